@@ -21,7 +21,7 @@ const COMMAND: &str = "The command";
 const FILE: &str = "The file";
 const LOOKS: &str = "Looks";
 
-/// Below the options in the help.
+/// Examples at the end of the help.
 const EXAMPLES: &str = "Examples:
   sudo flametop                           the whole machine
   sudo flametop -p 4121                   one process

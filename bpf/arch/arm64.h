@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * arm64: registers, signal frames, return addresses, and what its code says where unwind information says nothing.
+ * arm64: registers, signal frames, return addresses, and guesses from machine code where there is no unwind information.
  *
- * Numbers of registers are DWARF's: AADWARF64, section 4.1.
+ * Register numbers are those of DWARF: AADWARF64, section 4.1.
  */
 #ifndef FLAMETOP_ARCH_ARM64_H
 #define FLAMETOP_ARCH_ARM64_H
@@ -11,18 +11,18 @@
 
 #define REG_FP 29
 #define REG_LR 30
-/* What a rule may come back to another stack by: what calls keep. */
+/* Registers that may hold the stack pointer of another stack: the registers that calls preserve. */
 #define MAY_SWITCH_BY(number) ((number) >= 19 && (number) <= REG_FP)
-/* In which Go has what it runs. Rules of its code say that a frame leaves it as it was. */
+/* x28, where Go keeps the current goroutine. Rules of Go code say that a frame leaves it unchanged. */
 #define REG_G 28
-/* Beside it in walk::valid, in the place of a register that no rule reads: no signal has interrupted anything so far. */
+/* A bit of walk::valid: the walk has not crossed a signal frame. It uses the bit of a register that no rule reads. */
 #define NO_SIGNAL 18
 /* A form of RULE_SPECIAL: THREAD of src/unwind/table/packed.rs. */
 #define FORM_THREAD 3
 #define REG_SP 31
 /* A call pushes nothing. */
 #define RETURN_ADDRESS_BYTES 0
-/* Those that a caller finds as it left them; and what is beside them. */
+/* Bits of walk::valid that are kept when the walk goes to a caller: preserved registers, and NO_SIGNAL. */
 #define REGISTERS_KEPT (1U << REG_SP | 1U << REG_FP | 1U << REG_G | 1U << NO_SIGNAL)
 
 /* include/uapi/asm-generic/unistd.h */
@@ -38,14 +38,16 @@
 /* The bits of a code address that may be a signature of pointer authentication; measured by user space before loading. */
 const volatile __u64 signature_mask;
 
-/* The address that thread-local data is counted from. The register of a thread that has just set its own may be newer. */
+/* Returns the base address of thread-local data. If the thread has just set it, its register may be newer. */
 static __always_inline __u64 thread_pointer(struct task_struct *task)
 {
 	return task->thread.uw.tp_value;
 }
 
-/* Whether a system call has just returned 0 here, in user mode: of a return address that is not there this is the reason, if
- * the call was clone. svc 0 is d4000001. */
+/*
+ * Tells whether a system call has just returned 0 here, in user mode. If the call was clone, this explains a missing return address.
+ * svc 0 is d4000001.
+ */
 static __always_inline int returns_from_syscall(struct walk *walk, __u64 pc)
 {
 	__u32 code[3] = {};
@@ -55,7 +57,7 @@ static __always_inline int returns_from_syscall(struct walk *walk, __u64 pc)
 	return code[0] == 0xd4000001 || code[1] == 0xd4000001 || code[2] == 0xd4000001;
 }
 
-/* Whether the instruction before is svc 0. */
+/* Tells whether the instruction before is svc 0. */
 static __always_inline int is_behind_svc(__u64 pc)
 {
 	__u32 code;
@@ -63,7 +65,7 @@ static __always_inline int is_behind_svc(__u64 pc)
 	return !bpf_probe_read_user(&code, sizeof(code), (void *)(pc - 4)) && code == 0xd4000001;
 }
 
-/* Whether the instruction before is svc 0, and the next one cbz x0. */
+/* Tells whether the instruction before is svc 0, and the next one cbz x0. */
 static __always_inline int asks_for_child(__u64 pc)
 {
 	__u32 code[2];
@@ -72,8 +74,8 @@ static __always_inline int asks_for_child(__u64 pc)
 }
 
 /*
- * The registers that a signal interrupted: 128 bytes of siginfo, 176 to uc_mcontext, 8 to regs[0]: x0 to x30, sp, pc.
- * arch/arm64/kernel/signal.c: struct rt_sigframe; arch/arm64/include/uapi/asm/sigcontext.h.
+ * Size of the registers that a signal interrupted: x0 to x30, sp, pc. They follow 128 bytes of siginfo, 176 up to uc_mcontext and
+ * 8 up to regs[0]. See struct rt_sigframe in arch/arm64/kernel/signal.c, and arch/arm64/include/uapi/asm/sigcontext.h.
  */
 #define SIGNAL_WORDS 33
 
@@ -100,10 +102,12 @@ static __always_inline int read_signal_frame(struct walk *walk, __u64 *words)
 }
 
 /*
- * Where the tick has met the kernel making a signal's frame, its registers are partly the handler's and partly those of what is to be
- * interrupted: setup_return() in arch/arm64/kernel/signal.c writes sp, x29, pc and x30 one after the other. What x30 says there is
- * nobody's caller. But the frame that sp points to has all registers as they were: the same x19 to x28, which nobody writes to, and
- * the same x30, still. Then the signal has not happened yet. (Behind it, in the handler, x30 is what returns from it.) Whether it was so.
+ * Restores the interrupted registers if the tick came while the kernel made a signal frame. Returns whether it did.
+ *
+ * At that moment the saved registers are a mix: some belong to the handler, some to the interrupted code. setup_return() in
+ * arch/arm64/kernel/signal.c writes sp, x29, pc and x30 one after the other, so x30 may not be a caller's address. But the signal
+ * frame at sp holds all registers of the interrupted code. If its x19 to x28 (which setup_return() never writes) and its x30 equal
+ * the saved registers, the signal has not happened yet. (Later, in the handler, x30 is the address that returns from the signal.)
  */
 static __always_inline int undo_delivery(struct cpu_state *cpu)
 {
@@ -118,7 +122,7 @@ static __always_inline int undo_delivery(struct cpu_state *cpu)
 		different |= cpu->words[i] ^ walk->regs[i];
 	if (different || cpu->words[REG_LR] != walk->regs[REG_LR] || cpu->words[REG_SP] <= sp)
 		return 0;
-	/* mov x8, 139: of a handler that a signal interrupts before it has done anything. */
+	/* mov x8, 139 (rt_sigreturn): a second signal has interrupted a handler before its first instruction. */
 	if (bpf_probe_read_user(&code, sizeof(code), (void *)walk->regs[REG_LR]) || code == 0xd2801168)
 		return 0;
 	take_signal_frame(walk, cpu->words);
@@ -126,8 +130,8 @@ static __always_inline int undo_delivery(struct cpu_state *cpu)
 }
 
 /*
- * The task's registers of user mode; 0, or why there are none. They lie at the top of its kernel stack, whether it came
- * in by a system call, a fault, or the tick itself: so the tick's own registers are never needed.
+ * Reads the task's registers of user mode. Returns 0, or the reason why there are none. They lie at the top of the task's kernel
+ * stack, whether it entered the kernel by a system call, a fault, or the tick itself. So the tick's own registers are never needed.
  */
 static __always_inline int read_user_registers(struct cpu_state *cpu, struct perf_event_context *tick)
 {
@@ -148,30 +152,30 @@ static __always_inline int read_user_registers(struct cpu_state *cpu, struct per
 	undone = walk->first_frame && undo_delivery(cpu);
 	walk->valid = 0xffffffff;
 	/*
-	 * kernel_entry puts NO_SYSCALL (-1) there, and C code the number, a moment later; sigreturn takes it back. A tick between, in the
-	 * kernel, finds an address that may be the next function's.
+	 * kernel_entry sets syscallno to NO_SYSCALL (-1). C code sets the number a moment later, and sigreturn resets it to -1. A tick in
+	 * between, in the kernel, still finds a pc behind svc 0, which may be the first address of the next function.
 	 */
 	walk->in_syscall = (regs->syscallno >= 0 && !undone) || (walk->first_frame && is_behind_svc(walk->pc));
-	/* The new program's first instruction, which no call has brought it to. */
+	/* After execve, pc is the new program's first instruction, not a return address. */
 	if ((regs->syscallno == SYSCALL_EXECVE || regs->syscallno == SYSCALL_EXECVEAT) && !is_behind_svc(walk->pc))
 		walk->in_syscall = 0;
 	walk->newborn = regs->regs[0] == 0 && shares_memory(regs->syscallno, SYSCALL_CLONE, SYSCALL_CLONE3, regs->orig_x0);
 	/*
-	 * Back in user mode a new thread has its parent's return address in x30, until it is in code that only threads run. x8 still
-	 * tells the call: C libraries call clone3 for threads and for posix_spawn, whose child has a stack of its own, too.
+	 * Back in user mode, a new thread has its parent's return address in x30 until it reaches code that only threads run. x8 still
+	 * holds the call's number. C libraries call clone3 for threads and for posix_spawn; the child of posix_spawn has a new stack as well.
 	 */
 	if (regs->regs[0] == 0 && regs->regs[8] == SYSCALL_CLONE3 && returns_from_syscall(walk, walk->pc))
 		walk->newborn = 1;
-	/* musl's call clone, and ask for the child next. glibc's vfork gives clone the stack that it is on. */
+	/* musl's threads call clone and test for the child next (cbz x0). glibc's vfork passes clone the stack that it runs on. */
 	if (regs->regs[0] == 0 && regs->regs[8] == SYSCALL_CLONE && regs->regs[1] == regs->sp && asks_for_child(walk->pc))
 		walk->newborn = 1;
 	return 0;
 }
 
 /*
- * Where the stack pointer was on the stack that a function of Go's runtime has left: by structures of the runtime's
- * (src/unwind/go/switches_arm64.rs); also pc and x30, if the rule says that they lie beside. A thread that has dropped its
- * goroutine has a whole stack.
+ * Finds the stack pointer of the stack that a function of Go's runtime has left. Returns 0, or why the walk ends. Reads the
+ * runtime's structures (src/unwind/go/switches_arm64.rs). Also reads pc and x30 if the rule says that they are saved beside it. If
+ * the thread has dropped its goroutine, the stack is complete.
  */
 static __always_inline int left_stack(struct walk *walk, __u64 rule, __u64 *sp, __u64 *pc)
 {
@@ -188,7 +192,7 @@ static __always_inline int left_stack(struct walk *walk, __u64 rule, __u64 *sp, 
 	}
 	if (!(walk->valid >> REG_G & 1))
 		return USER_END_REGISTER;
-	/* A signal handler that asks the vDSO puts its own caller there. */
+	/* A signal handler that calls the vDSO stores its own caller there. */
 	if (RULE_REGISTER_OF(rule) == FORM_THREAD && !(walk->valid >> NO_SIGNAL & 1))
 		return USER_END_INVALID;
 	if (bpf_probe_read_user(&at, sizeof(at), (void *)(walk->regs[REG_G] + a)) ||
@@ -208,13 +212,13 @@ static __always_inline int left_stack(struct walk *walk, __u64 rule, __u64 *sp, 
 	return 0;
 }
 
-/* A code address without its signature. */
+/* Returns a code address without its signature. */
 static __always_inline __u64 code_address(__u64 address)
 {
 	return address & ~signature_mask;
 }
 
-/* Whether a call ends there: BL, BLR, or BLRAA and its kind. */
+/* Tells whether a call ends at an address: BL, BLR, or an authenticating call such as BLRAA. */
 static __always_inline int is_return_address(__u64 address)
 {
 	__u32 code;
@@ -225,21 +229,22 @@ static __always_inline int is_return_address(__u64 address)
 }
 
 /*
- * Add it to a physical address of memory to get where the kernel sees that; 0: not known, or address spaces are not of 48 bits, which
- * is four levels of tables of pages of 4 KiB. Measured by user space before loading.
+ * Offset from a physical address to its place in the kernel's linear mapping. 0: not known, or addresses have not 48 bits (four levels
+ * of page tables with 4 KiB pages). User space measures it before loading.
  */
 const volatile __u64 linear_offset;
 
-/* The entry of a page of 4 KiB: arch/arm64/include/asm/pgtable-hwdef.h. Memory beyond 2^48 has more bits, elsewhere. */
+/* Page table entry of a 4 KiB page: arch/arm64/include/asm/pgtable-hwdef.h. For memory beyond 2^48 more bits lie elsewhere. */
 #define PTE_VALID 1ULL
 #define PTE_RDONLY (1ULL << 7)
 #define PTE_ADDRESS 0x0000fffffffff000ULL
 #define PAGE_BYTES 4096
 
 /*
- * A word of a page that is there and may not be read: processors that do not mark themselves what was read (Cortex-A72; FEAT_HAFDBS is
- * what it takes) fault at the first access to a page after a fork, which leaves the child all pages unmarked (pte_mkold). A program
- * like this gets no such page; by the tables of the address space it does.
+ * Reads a word of a page that is mapped but not marked as accessed, through the page tables of the address space.
+ *
+ * Processors without FEAT_HAFDBS (Cortex-A72) do not set the mark themselves: the first access to an unmarked page faults. After a
+ * fork, all pages of the child are unmarked (pte_mkold). A BPF program may not fault, so its normal read of such a page fails.
  */
 __noinline int read_unmarked_page(__u64 address)
 {
@@ -251,7 +256,7 @@ __noinline int read_unmarked_page(__u64 address)
 	struct mm_struct *mm = (void *)cpu->walk.space.mm;
 	if (bpf_core_read(&table, sizeof(table), &mm->pgd))
 		return -1;
-	/* Of large pages no stack is made. */
+	/* Stacks do not use large pages, so every level must be a table. */
 #pragma unroll
 	for (int shift = 39; shift >= 12; shift -= 9) {
 		if (bpf_probe_read_kernel(&entry, sizeof(entry), table + (address >> shift & 511)) || (entry & 3) != 3)
@@ -262,16 +267,18 @@ __noinline int read_unmarked_page(__u64 address)
 }
 
 /*
- * A word of a page that the kernel is copying for this task, on this CPU. A process that writes to a page that it shares since a fork
- * gets a page of its own: in between (wp_page_copy: ptep_clear_flush, which waits for all CPUs) it has none, mostly of its own
- * stack. But what it was is in struct vm_fault, on the kernel's stack right below the registers:
+ * Reads a word of a page that the kernel is copying for this task, on this CPU.
+ *
+ * When a process writes to a page that it shares since a fork, the kernel copies the page. In between (wp_page_copy: ptep_clear_flush,
+ * which waits for all CPUs) the process has neither page. Mostly the page is one of its stack. But the old entry is still in struct
+ * vm_fault, on the kernel's stack right below the registers:
  *
  *   ┌ __handle_mm_fault ───────────────────────────────────────────┐  ┌ do_page_fault, … ┐  pt_regs
  *   │ vmf.vma   vmf.address = the page   vmf.orig_pte   vmf.pte ─► 0 │  │                  │
  *
- * Believed if exactly one word there is the page's address, and around it all is as it must be: a mapping of this task with that
- * address in it, an entry that was valid and not to be written to, and one that is empty now. Nobody writes to the old page
- * meanwhile: that is what the copy is for.
+ * The structure is accepted if exactly one word there is the page's address, and the members around it fit. `vma` must be a mapping
+ * of this task that contains the address. The old entry must be valid and read-only, and the entry of now must be empty. The old page
+ * does not change meanwhile: the kernel copies it because it must not be written to.
  */
 __noinline int read_page_in_copy(__u64 address)
 {
@@ -283,18 +290,18 @@ __noinline int read_page_in_copy(__u64 address)
 
 	if (!cpu || !linear_offset || !bpf_core_field_exists(((struct vm_fault *)0)->real_address))
 		return -1;
-	/* What was in the window cannot be read. */
+	/* The window is overwritten below: mark it as empty. */
 	cpu->walk.window_bytes = 0;
-	/* By way of memory it is a number. With a pointer to registers the verifier lets nobody calculate. */
+	/* Written to memory and read back, the pointer becomes a number: the verifier forbids arithmetic on pointers to registers. */
 	*(volatile __u64 *)&cpu->scratch.words[0] = bpf_task_pt_regs(task);
 	below = *(volatile __u64 *)&cpu->scratch.words[0];
-	/* Twice: where the kernel itself writes (schedule_tail, of a new process) its own registers lie between. */
+	/* Two pieces: if the kernel itself writes (schedule_tail of a new process), its own registers lie in between. */
 #pragma unroll
 	for (int part = 0; part < 2; part++) {
 		below -= WINDOW_WORDS * 8;
 		if (bpf_probe_read_kernel(cpu->window, WINDOW_WORDS * 8, (void *)below))
 			return -1;
-		/* Without branches: the verifier would follow each, 2^128 ways. */
+		/* Without branches: the verifier would follow each of them, 2^128 paths. */
 #pragma unroll
 		for (int i = 0; i < WINDOW_WORDS; i++) {
 			__u64 is = cpu->window[i] ^ page;
@@ -324,7 +331,7 @@ __noinline int read_page_in_copy(__u64 address)
 				     (void *)(linear_offset + (entry & PTE_ADDRESS) + (address & (PAGE_BYTES - 1ULL))));
 }
 
-/* The same of any page, into the scratch; global, so that who asks has two ways to go on and not three. */
+/* Reads a word of any page into the scratch. Global, so that the verifier follows two paths in the caller and not three. */
 __noinline int read_into_scratch(__u64 address)
 {
 	struct cpu_state *cpu = state_of(bpf_get_smp_processor_id());
@@ -336,7 +343,7 @@ __noinline int read_into_scratch(__u64 address)
 	return read_unmarked_page(address) && (!cpu->walk.first_frame || read_page_in_copy(address)) ? -1 : 0;
 }
 
-/* One word of the stack. */
+/* Reads one word of the stack. */
 static __always_inline int read_alone(struct cpu_state *cpu, __u64 address, __u64 *value)
 {
 	if (read_into_scratch(address))
@@ -345,7 +352,7 @@ static __always_inline int read_alone(struct cpu_state *cpu, __u64 address, __u6
 	return 0;
 }
 
-/* Instructions that are looked at for what becomes of x30: those of two cache lines. */
+/* Number of instructions that are searched for a use of x30: two cache lines. */
 #define MOST_LOOKED_AT 32
 
 enum return_place {
@@ -355,19 +362,21 @@ enum return_place {
 };
 
 /*
- * Where the return address is, by the instructions from here on: the first that has to do with x30 tells.
+ * Finds where the return address is, from the instructions at and behind pc. The first instruction that uses x30 decides:
  *
- *   ret, retaa, retab; paciasp, pacibsp, autiasp, autibsp; stp and str of x30; br x16 and x17 (linkage)      in x30
- *   ldp x29, x30, [sp, …]                                                                        in the frame record
- *   bl, blr       x30 is overwritten: after that only the frame record is believed
- *   others        who knows
+ *   ret, retaa, retab; paciasp, pacibsp, autiasp, autibsp      in x30
+ *   stp and str of x30; br x16 and x17 (linkage)               in x30
  *
- * A function that has saved x30 loads it before each ret, one that never does comes to a ret, and one that will comes to its
- * store. x30 alone says nothing: once a function has called, it is an address in this function itself.
+ *   ldp x29, x30, [sp, …]      in the frame record
+ *   bl, blr                    x30 is overwritten: from then on only the frame record is accepted
+ *   others                     unknown
+ *
+ * A function that has saved x30 loads it before each ret. A function that never saves x30 reaches a ret first. A function that has yet
+ * to save x30 reaches its store first. The value of x30 alone proves nothing: after a call it is an address in this function itself.
  */
 static __always_inline int place_of_return_address(__u64 pc, int has_called, __u32 *code)
 {
-	/* A failed read leaves zeros, which say nothing. The page behind may not be there, or not in memory. */
+	/* A failed read leaves zeros, which match no instruction below. The next page may be unmapped, or not in memory. */
 	if (bpf_probe_read_user(code, MOST_LOOKED_AT * sizeof(*code), (void *)pc) && bpf_probe_read_user(code, sizeof(*code), (void *)pc))
 		return ANYWHERE;
 #pragma unroll
@@ -379,7 +388,7 @@ static __always_inline int place_of_return_address(__u64 pc, int has_called, __u
 			return has_called ? ANYWHERE : IN_X30;
 		if ((word & 0xfe407fff) == 0xa8407bfd)
 			return IN_FRAME_RECORD;
-		/* Of a pair the second or the first, or one alone; bit 22 says that it is loaded. */
+		/* x30 is second of a pair, first of a pair, or alone. Bit 22 is set for a load. */
 		if ((word & 0xfe007c00) == 0xa8007800 || (word & 0xfe00001f) == 0xa800001e || (word & 0xffa0001f) == 0xf800001e ||
 		    (word & 0xff80001f) == 0xf900001e)
 			return has_called || word & 0x00400000 ? ANYWHERE : IN_X30;

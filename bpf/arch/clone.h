@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Whether a system call has made a thread.
+ * Recognizes system calls that made a thread.
  */
 #ifndef FLAMETOP_ARCH_CLONE_H
 #define FLAMETOP_ARCH_CLONE_H
@@ -8,8 +8,9 @@
 #include "../kernel.h"
 
 /*
- * Whether this is a clone that made a thread: on a stack of its own, where nobody has pushed a return address. (A child of
- * fork has a copy of its parent's.) What clone3 was given may be gone by now: then it is no copy.
+ * Tells whether a system call is a clone that made a thread. A thread starts on a new stack without a return address. (A child of
+ * fork has a copy of its parent's stack.) clone3's arguments may be gone by now; that happens only with shared memory, and then the
+ * answer is no.
  */
 static __always_inline int shares_memory(__u64 number, __u64 clone, __u64 clone3, __u64 argument)
 {
@@ -19,7 +20,7 @@ static __always_inline int shares_memory(__u64 number, __u64 clone, __u64 clone3
 	if (number == clone)
 		return (argument & CLONE_VM) != 0;
 #else
-	/* vfork is such a clone, and its child on its parent's stack. */
+	/* vfork is a clone with CLONE_VM as well, but its child runs on its parent's stack. */
 	if (number == clone)
 		return (argument & (CLONE_VM | CLONE_VFORK)) == CLONE_VM;
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * x86_64: registers, signal frames, return addresses, and what its code says where unwind information says nothing.
+ * x86_64: registers, signal frames, return addresses, and guesses from machine code where there is no unwind information.
  *
- * Numbers of registers are DWARF's: System V psABI for AMD64, figure 3.36.
+ * Register numbers are those of DWARF: System V psABI for AMD64, figure 3.36.
  */
 #ifndef FLAMETOP_ARCH_X86_H
 #define FLAMETOP_ARCH_X86_H
@@ -14,9 +14,9 @@
 #define REG_SP 7
 #define REG_RCX 2
 #define REG_R11 11
-/* A call pushes so much. */
+/* Bytes that a call pushes. */
 #define RETURN_ADDRESS_BYTES 8
-/* Those that a caller finds as it left them. */
+/* Registers that keep their value when the walk goes to a caller. */
 #define REGISTERS_KEPT (1U << REG_SP | 1U << REG_FP | 1U << REG_RBX)
 /* Registers that may hold the stack pointer of another stack. OCaml's code keeps it in rbx while C runs. */
 #define MAY_SWITCH_BY(number) ((number) != REG_SP)
@@ -29,7 +29,7 @@
 #define USER_CS 0x33
 #define XEN_USER_CS 0xe033
 
-/* Registers by their places in struct pt_regs (arch/x86/include/asm/ptrace.h), of which the kernel's user interface has the same. */
+/* Registers by their places in struct pt_regs (arch/x86/include/asm/ptrace.h). The kernel's user interface has the same layout. */
 #define PT_REGS_WORDS 21
 #define PT_REGS_CS 17
 #define TAKE_REGISTERS(walk, words) \
@@ -54,7 +54,7 @@
 		(walk)->valid = 0xffff; \
 	} while (0)
 
-/* The address that thread-local data is counted from. */
+/* Returns the base address of thread-local data. */
 static __always_inline __u64 thread_pointer(struct task_struct *task)
 {
 	return task->thread.fsbase;
@@ -66,8 +66,8 @@ static __always_inline int is_64_bit(__u64 cs)
 }
 
 /*
- * Whether a call ends there: E8 rel32, or FF /2 with 0, 1 or 4 bytes of displacement and perhaps a SIB byte. Of random
- * numbers on a stack that point into code about one in forty passes.
+ * Tells whether a call ends at an address: E8 rel32, or FF /2 with 0, 1 or 4 bytes of displacement and perhaps a SIB byte. A random
+ * number on a stack that points into code passes this test in about one of forty cases.
  */
 static __always_inline int is_return_address(__u64 address)
 {
@@ -77,7 +77,7 @@ static __always_inline int is_return_address(__u64 address)
 		return 0;
 #define BYTE_BEFORE(n) ((code >> ((7 - (n)) * 8)) & 0xff)
 #define CALLS_INDIRECTLY(n) (BYTE_BEFORE(n) == 0xff && (BYTE_BEFORE((n) - 1) & 0x38) == 0x10)
-	/* goexit of Go is "returned to" behind its first instruction: nop; call goexit1. */
+	/* Go's goexit is "returned to" behind its first instruction: nop; call goexit1. */
 	if (BYTE_BEFORE(1) == 0x90 && BYTE_BEFORE(0) == 0xe8)
 		return 1;
 	return BYTE_BEFORE(5) == 0xe8 || CALLS_INDIRECTLY(2) || CALLS_INDIRECTLY(3) || CALLS_INDIRECTLY(4) ||
@@ -85,8 +85,8 @@ static __always_inline int is_return_address(__u64 address)
 }
 
 /*
- * Whether the call that ends at an address is one of a function that makes a frame, and that pc may be in: E8 rel32, and there
- * `push rbp; mov rbp, rsp`, perhaps behind `endbr64`. pc is at most so far behind its begin.
+ * Tells whether the call that ends at an address calls a function that makes a frame and may contain pc. The call is E8 rel32, and its
+ * target begins with `push rbp; mov rbp, rsp`, perhaps behind `endbr64`. pc is less than LONGEST_FUNCTION bytes behind the target.
  */
 #define LONGEST_FUNCTION (1 << 20)
 
@@ -105,9 +105,10 @@ static __always_inline int calls_with_frame(__u64 address, __u64 pc)
 }
 
 /*
- * Whether the trap of a breakpoint has just left pc behind it, at the begin of a function: the kernel sets it back when it has found whose it
- * is (a uprobe's), and the instruction in whose place it stands, perhaps `push rbp`, has not run. (When it has run, by emulation, pc is the
- * same, and the pushed register lies where the return address was.) Functions begin at even addresses.
+ * Tells whether pc is one byte behind a breakpoint at the begin of a function, whose trap is still being handled. The kernel sets pc
+ * back once it knows that the breakpoint is a uprobe's. The replaced instruction, perhaps `push rbp`, has not run yet. (If the kernel
+ * has emulated it already, pc is the same, and the pushed register lies in the return address's place.) Functions begin at even
+ * addresses.
  */
 static __always_inline int is_behind_breakpoint(__u64 pc, __u64 sp)
 {
@@ -119,9 +120,9 @@ static __always_inline int is_behind_breakpoint(__u64 pc, __u64 sp)
 }
 
 /*
- * The task's registers of user mode; 0, or why there are none. They lie at the top of its kernel stack, whether it came
- * in by a system call, a fault, or the tick itself. Copied: each load by a pointer that the verifier does not trust is 44 bytes of
- * code, to see that it is an address of the kernel.
+ * Reads the task's registers of user mode. Returns 0, or the reason why there are none. They lie at the top of the task's kernel
+ * stack, whether it entered the kernel by a system call, a fault, or the tick itself. They are copied in one call: each load through a
+ * pointer that the verifier does not trust takes 44 bytes of code, which check that it is an address of the kernel.
  */
 __noinline int read_saved_registers(struct cpu_state *cpu)
 {
@@ -133,7 +134,7 @@ __noinline int read_saved_registers(struct cpu_state *cpu)
 
 	if (bpf_probe_read_kernel(words, PT_REGS_WORDS * 8, (void *)bpf_task_pt_regs(bpf_get_current_task_btf())))
 		return USER_END_REGISTERS;
-	/* 8 bytes since 6.9, of which the others have more to tell. */
+	/* The field has 8 bytes. Since 6.9 the upper ones hold other data. */
 	__u64 cs = words[PT_REGS_CS] & 0xffff;
 
 	if ((cs & 3) != 3)
@@ -142,8 +143,8 @@ __noinline int read_saved_registers(struct cpu_state *cpu)
 		return USER_END_32_BIT;
 	TAKE_REGISTERS(walk, words);
 	/*
-	 * Interrupts and faults put -1 there (idtentry_body). The instruction syscall overwrites rcx, by the address behind it,
-	 * and r11. Where these differ, the kernel has moved pc: to the first byte of a handler, which no call has brought it to.
+	 * Interrupts and faults set orig_rax to -1 (idtentry_body). The instruction syscall overwrites r11, and sets rcx to the address
+	 * behind itself. If rcx and pc differ, the kernel has moved pc to the first byte of a handler, which is no return address.
 	 */
 	call = words[15]; /* orig_rax */
 	if (call >= 0) {
@@ -156,7 +157,7 @@ __noinline int read_saved_registers(struct cpu_state *cpu)
 	return 0;
 }
 
-/* The same, of whom a tick has met: in user mode the tick's own registers are those. */
+/* Reads the registers of user mode at a tick. If the tick came in user mode, its own registers are used. */
 static __always_inline int read_user_registers(struct cpu_state *cpu, struct perf_event_context *tick)
 {
 	struct walk *walk = &cpu->walk;
@@ -172,8 +173,8 @@ static __always_inline int read_user_registers(struct cpu_state *cpu, struct per
 }
 
 /*
- * Whether a system call has just returned 0 here, in user mode: of a return address that is not there this is the reason, if
- * the call was clone. The instructions up to the thread's own code have no unwind information, or their parent's.
+ * Tells whether a system call has just returned 0 here, in user mode. If the call was clone, this explains a missing return address.
+ * The instructions up to the thread's own code have no unwind information, or that of the parent.
  */
 static __always_inline int returns_from_syscall(struct walk *walk, __u64 pc)
 {
@@ -189,10 +190,10 @@ static __always_inline int returns_from_syscall(struct walk *walk, __u64 pc)
 }
 
 /*
- * Where the stack pointer was on the stack that a function of Go's runtime has left: by structures of the runtime's
- * (src/unwind/go/switches_x86_64.rs); also pc, if the rule says that it lies beside. A thread that has dropped its goroutine, or
- * has its next one already, has a whole stack. FS is what the system call set it to; who sets it by an instruction (user-level threads of
- * C) runs no Go.
+ * Finds the stack pointer of the stack that a function of Go's runtime has left. Returns 0, or why the walk ends. Reads the
+ * runtime's structures (src/unwind/go/switches_x86_64.rs). Also reads pc if the rule says that it is saved beside it. If the thread has
+ * dropped its goroutine, or has its next one already, the stack is complete. FS is assumed to be set by the system call: programs
+ * that set it by an instruction (user-level threads of C) do not run Go.
  */
 static __always_inline int left_stack(struct walk *walk, __u64 rule, __u64 *sp, __u64 *pc)
 {
@@ -220,21 +221,23 @@ static __always_inline int left_stack(struct walk *walk, __u64 rule, __u64 *sp, 
 	return 0;
 }
 
-/* One word of the stack. */
+/* Reads one word of the stack. */
 static __always_inline int read_alone(struct cpu_state *cpu, __u64 address, __u64 *value)
 {
 	return bpf_probe_read_user(value, sizeof(*value), (void *)address);
 }
 
-/* Return addresses bear no signatures. */
+/* Returns the address unchanged: return addresses have no signatures on x86_64. */
 static __always_inline __u64 code_address(__u64 address)
 {
 	return address;
 }
 
 /*
- * The registers that a signal interrupted: struct sigcontext in the ucontext at the stack pointer, as the handler's `ret`
- * leaves it. arch/x86/include/uapi/asm/sigcontext.h: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip from byte 40 on.
+ * Size of the registers that a signal interrupted: struct sigcontext in the ucontext. After the handler's `ret`, the stack pointer
+ * points at the ucontext.
+ *
+ * From byte 40 on: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip (arch/x86/include/uapi/asm/sigcontext.h).
  */
 #define SIGNAL_WORDS 17
 
@@ -259,14 +262,15 @@ static __always_inline int read_signal_frame(struct walk *walk, __u64 *words)
 }
 
 /*
- * How many words above the stack pointer the return address is, by the instruction that was interrupted, in a function that
- * keeps a frame pointer and is about to make or to give up its frame; -1 where the frame stands.
+ * Returns how many words above the stack pointer the return address is, judged by the interrupted instruction. Valid for a function
+ * that keeps a frame pointer and is about to make or to remove its frame. Returns -1 if the frame is complete.
  *
- *   endbr64   f3 0f 1e fa   0     the first instruction
- *   push rbp  55            0
- *   mov rbp, rsp  48 89 e5, 48 8b ec   1, the word above the stack pointer being the caller's frame pointer
- *   pop rbp; ret  5d c3     1
- *   ret       c3, c2, f2 c3, f3 c3    0
+ *   endbr64         f3 0f 1e fa              0     the first instruction
+ *   push rbp        55                       0
+ *
+ *   mov rbp, rsp    48 89 e5, 48 8b ec       1     the word at the stack pointer is the caller's frame pointer
+ *   pop rbp; ret    5d c3                    1
+ *   ret             c3, c2, f2 c3, f3 c3     0
  */
 static __always_inline int return_address_by_code(__u64 pc)
 {

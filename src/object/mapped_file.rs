@@ -19,7 +19,7 @@
 //!
 //! # Opening
 //!
-//! Files are opened only by [`open`](crate::object::open), charged to the user whose process names the file.
+//! Files are opened only by [`open`], charged to the user whose process names the file.
 //!
 //! # Our own root
 //!

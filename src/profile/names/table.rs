@@ -2,7 +2,7 @@
 //!
 //! A [`Frame`] gets a provisional [`Label`](crate::profile::Label) at once, such as `libc.so.6+0x1234`. It gets a better label when the
 //! symbolizer has found the name. Trees merge frames by label: two addresses of one function have one label. The three tables only grow,
-//! until other tables replace them ([`Renewals`]), so they can be read without a lock. All rooms share them through [`Names`]. Their growth
+//! until other tables replace them ([`Renewals`](crate::profile::store::renewal::Renewals)), so they can be read without a lock. All rooms share them through [`Names`]. Their growth
 //! is bounded: see [`Names::bounded`].
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

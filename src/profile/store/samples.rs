@@ -176,7 +176,7 @@ pub struct Sample {
     pub stack: StackId,
     /// The thread that ran.
     pub thread: ThreadIndex,
-    /// Its weight, in the [`Unit`](crate::profile::Unit) of its source. A tick of the clock weighs 1. A sample of a source of events weighs
+    /// Its weight, in the [`Unit`] of its source. A tick of the clock weighs 1. A sample of a source of events weighs
     /// the events since the last sample. A line of a folded file weighs its count.
     pub weight: u64,
     /// How often the stack was seen. More than 1 only in profiles that have no times. Larger counts than `u32::MAX` are stored as

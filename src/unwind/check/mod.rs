@@ -36,7 +36,7 @@ pub struct Checked {
 ///
 /// # Errors
 ///
-/// As [`super::convert`].
+/// Fails like [`convert()`](super::convert()).
 pub fn check_file(path: &Path) -> Result<Checked, Unreadable> {
     // The path is from our own user, so links in /proc are followed.
     let image = FileBytes::new(open_path(UserId(0), Root::Own, &std::fs::canonicalize(path)?)?);

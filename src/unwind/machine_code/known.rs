@@ -37,7 +37,7 @@ pub(crate) struct Known<'o> {
     pub(crate) starts: BTreeMap<u64, Evidence>,
     /// Functions that never return.
     pub(crate) endless: FxHashSet<u64>,
-    /// Registers that a function ought to preserve and does not: bits as [`State::changed`] has them.
+    /// Registers that a function ought to preserve and does not: bits as [`MachineState::changed`](super::state::MachineState::changed) has them.
     pub(crate) changes: FxHashMap<u64, u16>,
 }
 

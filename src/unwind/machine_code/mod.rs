@@ -15,7 +15,7 @@
 //!
 //! The stack of a function depends only on its own instructions. At its begin the return address is at the stack pointer. From
 //! there, values are followed forward through all ways until no way takes away facts any more: how far registers are from the
-//! CFA, and which words of the stack have which register of the caller ([`state`], [`step`], [`function`]).
+//! CFA, and which words of the stack have which register of the caller ([`state`], [`function`]).
 //!
 //! A function is *proved*, and has rows, if nothing contradicts. Each `ret` and each jump to another function finds the stack
 //! pointer as at the begin. No way leaves the code. Each jump by a table has its table. All bytes on its ways are instructions. A

@@ -22,7 +22,7 @@ const MOST_JUMPS: u64 = 1024;
 /// Most visits to the instructions of a function, for each byte that it has.
 const MOST_VISITS: u64 = 8;
 
-/// See [`super::function::Block`]; places count from the begin of the code.
+/// A block of instructions, like that of `super::function`. Places count from the begin of the code.
 struct Block {
     start: usize,
     input: Input,
