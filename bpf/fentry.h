@@ -1,42 +1,42 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The kernel's stack, seen from a program at a function's entry or exit.
+ * Unwinds the kernel's stack in a program at a function's entry or exit.
  *
  * fentry and fexit programs are called by a trampoline, which the function's patched first instruction calls:
  *
  *   program ◄── trampoline ◄── function + 5…16 ◄── its caller ◄── …
  *
- * By the kernel's own walk (bpf_get_stack) the program and the trampoline are on the stack as well. How many frames they take
- * depends on the kernel and on the program, so they are not counted: the function is looked for, by its address.
+ * In the kernel's own walk (bpf_get_stack) the stack includes the program and the trampoline. How many frames they take depends on
+ * the kernel and on the program. So frames are not counted; the function is found by its address.
  *
- * By hand (`--backtrace manual`) the trampoline's frame record is looked for, from the context, which points at the saved
- * arguments in the trampoline's frame. Upwards from there, on arm64 (arch/arm64/net/bpf_jit_comp.c):
+ * The manual walk (`--backtrace manual`) searches the trampoline's frame record, beginning at the context. The context points at the
+ * saved arguments in the trampoline's frame. Upwards from there, on arm64 (arch/arm64/net/bpf_jit_comp.c):
  *
- *   ctx       arg 1 … arg n                (what the number of arguments says, not what is assumed)
- *             return value                 (where an fexit shares the trampoline)
- *             x20, x19                     or the other way round; padding to 16 bytes
+ *   ctx       arg 1 … arg n              n as the kernel tells it, not assumed
+ *             return value               only if an fexit shares the trampoline
+ *             x20, x19                   or in the other order; padding to 16 bytes
  *   T         T + 16        ─┐           first frame record: x29 of the trampoline
  *   T + 8     function + 8   │           + 12 where the kernel was built with BTI
- *   T + 16    caller's x29 ◄─┘           second
- *   T + 24    address in the caller      x9, where the function put its x30; plain, the later ones are signed
+ *   T + 16    caller's x29 ◄─┘           second frame record
+ *   T + 24    address in the caller      x9, where the function put its x30; not signed, unlike later return addresses
  *
- * T is the only place whose word is its own address + 16 and whose next one is in the function: two conditions, neither
- * of which depends on the program or on the release. On x86_64, where the kernel is built without frame pointers, the same gives
- * the function and its caller, and ends: what rbp holds is anybody's.
+ * T is the only place whose word is its own address + 16 and whose next word is an address in the function. Both conditions hold for
+ * every program and every release. On x86_64 the kernel may be built without frame pointers, and rbp may hold any value. So the
+ * manual walk gives the function and its caller there, and ends.
  *
- * The older way, from the program's frame pointer R10 upwards, depends on how many registers the program saves, and finds nothing
- * where programs have stacks of their own (x86_64 since 6.13). It is `--backtrace scan`, for comparing.
+ * The older method (`--backtrace scan`, for comparing) searches upwards from the program's frame pointer R10. It depends on how many
+ * registers the program saves. It finds nothing where programs run on private stacks (x86_64 since 6.13).
  *
- * Promises: no frame that is not certain. Where neither is found, the stack is the function alone, and says so.
+ * Promises: every frame is certain. If no method finds the function, the stack is the function alone and marked as cut.
  */
 #ifndef FLAMETOP_FENTRY_H
 #define FLAMETOP_FENTRY_H
 
 #include "sample.h"
 
-/* How far behind its first byte a function may call the trampoline: endbr64 or bti, mov x9, x30, and the call. */
+/* Most bytes from a function's begin to the end of its call of the trampoline: endbr64 or bti, mov x9, x30, and the call. */
 #define ENTRY_BYTES 16
-/* The program's and the trampoline's frames: 2 or 3, and what tail calls and later kernels add. */
+/* Most frames of the program and the trampoline: 2 or 3, and some more for tail calls and later kernels. */
 #define MAX_SKIPPED 8
 /* Words between the arguments and T on arm64. */
 #define MIN_GAP 2
@@ -54,7 +54,7 @@ enum backtrace {
 	BACKTRACE_SCAN = 3, /* the kernel's, and by the scan from R10 in a second record */
 };
 
-/* A helper since 5.17, and by its name of the running kernel. */
+/* A helper since 5.17. It is looked up by its name in the running kernel. */
 enum bpf_func_id___new {
 	BPF_FUNC_get_func_arg_cnt___new = 185,
 };
@@ -72,7 +72,7 @@ static __always_inline int is_in_entry(__u64 address, __u64 function)
 	return address > function && address <= function + ENTRY_BYTES;
 }
 
-/* How many arguments the trampoline has saved; -1 where the kernel does not tell. */
+/* Returns how many arguments the trampoline has saved; -1 if the kernel does not tell. */
 static __always_inline long saved_arguments(void *ctx)
 {
 	if (!bpf_core_enum_value_exists(enum bpf_func_id___new, BPF_FUNC_get_func_arg_cnt___new))
@@ -81,7 +81,7 @@ static __always_inline long saved_arguments(void *ctx)
 }
 
 /*
- * A pointer as a number: the verifier allows no arithmetic of variables on it until it was somewhere else.
+ * Returns a pointer as a number. The verifier allows no arithmetic with variables on a pointer until it was stored and read back.
  */
 static __always_inline __u64 as_number(struct cpu_state *cpu, void *pointer)
 {
@@ -98,7 +98,7 @@ static __always_inline int is_trampoline_frame(__u64 frame, __u64 function)
 	return is_in_entry(kernel_word(frame + 8), function);
 }
 
-/* The trampoline's frame record, from the context; 0 if it is not certain. */
+/* Returns the trampoline's frame record, found from the context; 0 if it is not certain. */
 static __always_inline __u64 trampoline_frame(struct cpu_state *cpu, void *ctx, __u64 function)
 {
 	__u64 at = as_number(cpu, ctx);
@@ -111,7 +111,7 @@ static __always_inline __u64 trampoline_frame(struct cpu_state *cpu, void *ctx, 
 #pragma unroll
 	for (int gap = MIN_GAP; gap <= MAX_GAP; gap++)
 #else
-	/* The return value, or not. */
+	/* With or without the return value. */
 #pragma unroll
 	for (int gap = 0; gap <= 1; gap++)
 #endif
@@ -120,7 +120,7 @@ static __always_inline __u64 trampoline_frame(struct cpu_state *cpu, void *ctx, 
 	return 0;
 }
 
-/* The same by the scan from R10 upwards. */
+/* Returns the trampoline's frame record, found by the scan from R10 upwards; 0 if it is not certain. */
 static __always_inline __u64 trampoline_frame_above(__u64 r10, __u64 function)
 {
 #if defined(__TARGET_ARCH_arm64)
@@ -139,8 +139,8 @@ static __always_inline __u64 trampoline_frame_above(__u64 r10, __u64 function)
 }
 
 /*
- * The stack by hand, from the trampoline's frame record: the function itself, its caller, and on arm64 all others. As many
- * frames as were written to the sample; `cut` if there are more that are not known.
+ * Walks the stack manually, from the trampoline's frame record: the function, its caller, and on arm64 all further callers. Returns
+ * the number of frames that it wrote to the sample. Sets `cut` if there are more frames, which are not known.
  */
 static __always_inline __u32 walk_frame_records(struct cpu_state *cpu, __u64 frame, __u64 function, int *cut)
 {
@@ -180,8 +180,8 @@ static __always_inline __u32 walk_frame_records(struct cpu_state *cpu, __u64 fra
 }
 
 /*
- * The address in the caller, from the context, where the trampoline was jumped to instead of called: x86_64 fexit since
- * 6.19. The function is then not on the stack at all. To be believed only where the kernel's walk has it, too.
+ * Returns the return address in the caller, found from the context, if the function jumped to the trampoline instead of calling it:
+ * x86_64 fexit since 6.19. Then the function is not on the stack. The result counts only if the kernel's walk has the same address.
  */
 static __always_inline __u64 caller_if_jumped_to(struct cpu_state *cpu, void *ctx, __u64 function)
 {
@@ -198,15 +198,15 @@ static __always_inline __u64 caller_if_jumped_to(struct cpu_state *cpu, void *ct
 	return 0;
 }
 
-/* Whether the stack begins with the function's own slot: its address, or that of the trampoline which was jumped to. */
+/* Tells whether the stack begins with the function's frame: an address in it, or the trampoline that it jumped to. */
 static __always_inline int begins_with(const __u64 *frames, __u32 count, __u64 function, __u64 caller)
 {
 	return count && (is_in_entry(frames[0], function) || (caller && count > 1 && frames[1] == caller));
 }
 
 /*
- * The stack by the kernel's own walk, the function first. `skipped` is how many frames lay before it the last time: always
- * the same for a program that is attached to one function.
+ * Takes the stack by the kernel's own walk, the function first. `skipped` is how many frames lay before it the last time. The number
+ * stays the same for a program that is attached to one function.
  */
 static __always_inline __u32 walk_by_kernel(
 	struct cpu_state *cpu, void *ctx, __u64 function, int left, __u32 *skipped, int *cut)
@@ -231,7 +231,7 @@ static __always_inline __u32 walk_by_kernel(
 			count = 1;
 		}
 	}
-	/* An address that the function goes on at, or the trampoline's: of the function it is the first. */
+	/* The frame holds an address inside the function, or in the trampoline. Samples show the function's first address. */
 	frames[0] = function;
 	return count ? count : 1;
 }

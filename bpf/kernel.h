@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The few kernel types, numbers and flags that our programs use; instead of a vmlinux.h of 100,000 lines.
+ * The few kernel types, numbers and flags that our programs use, instead of a vmlinux.h of 100,000 lines.
  *
- * Structures hold only the members we read. preserve_access_index makes each access a CO-RE relocation, so libbpf puts in
- * the offsets of the running kernel. Numbers and flags are of the kernel's user interface and never change, except where
- * noted.
+ * Structures hold only the members we read. preserve_access_index makes each access a CO-RE relocation, so libbpf inserts the
+ * offsets of the running kernel. Numbers and flags belong to the kernel's user interface and never change, except where noted.
  */
 #ifndef FLAMETOP_KERNEL_H
 #define FLAMETOP_KERNEL_H
@@ -40,8 +39,10 @@ typedef __u32 __wsum;
 #define BPF_RB_FORCE_WAKEUP (1ULL << 1)
 #define BPF_RB_AVAIL_DATA 0
 
-/* task_struct::flags of include/linux/sched.h: not a user interface, but these have kept their values for ten years
- * (PF_USER_WORKER is newer, 6.4; before 5.17 its bit meant "used async init", see walk_user). */
+/*
+ * Bits of task_struct::flags in include/linux/sched.h. They are no user interface, but have kept their values for ten years.
+ * PF_USER_WORKER is newer (6.4); before 5.17 its bit meant "used async init", see walk_user.
+ */
 #define PF_IO_WORKER 0x00000010
 #define PF_USER_WORKER 0x00004000
 #define PF_KTHREAD 0x00200000
@@ -145,7 +146,7 @@ typedef struct {
 	void *vdso;
 } mm_context_t;
 
-/* The page of a process in which uprobes have instructions of theirs. */
+/* The page that the kernel maps into a process for the instructions of uprobes. */
 struct xol_area {
 	unsigned long vaddr;
 };
@@ -154,7 +155,7 @@ struct uprobes_state {
 	struct xol_area *xol_area;
 };
 
-/* A call whose return address uprobes have exchanged. */
+/* A call whose return address a uretprobe has exchanged. */
 struct return_instance {
 	unsigned long stack;
 	unsigned long orig_ret_vaddr;
@@ -194,7 +195,7 @@ struct seqcount {
 	unsigned int sequence;
 };
 
-/* The same name with another type; libbpf drops ___ and what follows. */
+/* A struct mm_struct whose mm_lock_seq has another type. libbpf ignores ___ and the rest of the name. */
 struct mm_struct___lock_seqcount { /* 6.13, late 6.12 */
 	struct seqcount mm_lock_seq;
 };
@@ -214,7 +215,7 @@ typedef struct {
 	__u64 pte;
 } pte_t;
 
-/* What the kernel knows of a page fault while it is mending it: a variable on its stack. */
+/* State of a page fault that the kernel is handling: a variable on its stack. */
 struct vm_fault {
 	struct vm_area_struct *vma;
 	unsigned long address; /* of the page */

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What addresses of the kernel are called, and the code that is there: asked of the kernel itself, by user space (BPF_PROG_RUN).
+ * Names of kernel addresses, and bytes of kernel code. User space runs these programs (BPF_PROG_RUN) to ask the kernel itself.
  *
- * Loads on 5.15 and later. Owes user space: for each address of the batch, what the kernel's own "%pS" prints of it:
- * `name+0x12/0x345`, the offset in the function and its size, with ` [module]` behind it for a module's; or the address in
- * hexadecimal where there is no symbol. (Reading all of /proc/kallsyms takes some 30 ms of system time for 120,000 names, of which
- * a profile shows a few hundred.) And for a piece of code its bytes as they are now: with what the kernel has written over its
- * instructions since it began, and of modules and BPF programs too. /proc/kcore has the same, where there is one.
+ * Loads on 5.15 and later.
+ *
+ * name_addresses() gives user space, for each address of the batch, the text that the kernel's own "%pS" prints: `name+0x12/0x345`,
+ * which is the offset in the function and its size. A function of a module is followed by ` [module]`. An address without a symbol is
+ * printed in hexadecimal. The alternative, reading all of /proc/kallsyms, takes about 30 ms of system time for 120,000 names; a profile
+ * shows a few hundred.
+ *
+ * read_code() gives the current bytes of a piece of code, with all changes that the kernel has made to its instructions since it
+ * started. It reads code of modules and BPF programs as well. /proc/kcore has the same bytes, where it exists.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>

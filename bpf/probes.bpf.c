@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What runs at an event: a function of the kernel or of a program is entered or left, a tracepoint is passed, something
- * is counted. The same record as the clock's, with the number of events that it stands for.
+ * Programs that run at events: entry or exit of a function of the kernel or of a program, a tracepoint, a performance counter.
+ * They send the same record as the clock's program; its weight is the number of events that it represents.
  *
- * An event may come a million times a second. All are counted; stacks are taken of as many as a budget allows:
+ * An event may come a million times a second. Every event is counted. Stacks are taken within a budget:
  *
  *   event ─► count ─► due? ─► claim ─► admitted? ─► stack ─► record: weight = events since the last record
  *              │        │        │          └ not yet: the period, or the budget, of this tenth of a second
  *              │        │        └ another stack is being taken on this CPU: the next event will be due
  *              └────────┴ a load, an addition and two comparisons
  *
- * The tenths of a second are user space's (`control`): when it stands still, stacks become ever fewer, and none is taken in vain.
- * Within one, the first `budget` events are admitted; then, each time that half of it was used up, the period doubles. In the
- * next the period is such that the same rate would just fit. Which event of a period it is, chance decides: what comes
- * in a rhythm would else always be seen at the same beat.
+ * User space counts the tenths of a second (`control`). If it stands still, fewer and fewer stacks are taken, so none is wasted.
+ * Within a tenth, the first `budget` events are admitted. After that, the period doubles each time that half of the budget was used
+ * up. The next tenth begins with the period that would just fit the same rate. The event within a period is chosen at random.
+ * Otherwise rhythmic events would always be seen at the same beat.
  *
- * Programs like these may be interrupted: by the clock's, and where the kernel is preemptible by others of their own kind. So
- * their `cpu_states` is another map than the clock's, and one program at a time claims an element of it.
+ * These programs may be interrupted by the clock's program, and in preemptible kernels by other programs at events. So their
+ * `cpu_states` is another map than the clock's, and one program at a time claims an element of it.
  *
- * Loads on 5.15 and later, each program where the kernel offers its source. Owes user space: `count` without a gap, and
- * count = the sum of the weights that were sent + what no record stands for yet. Events of flametop itself are not in it, but in `own`.
+ * Loads on 5.15 and later, each program where the kernel offers its source. Promises to user space: `count` has no gap. It equals the
+ * sum of the weights that were sent, plus the events since the last record. Events of flametop itself count in `own` instead.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -30,12 +30,12 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* Set before loading; each source has its programs for itself. */
+/* Set before loading. Each source of events has its own copy of these programs. */
 const volatile __u32 source_number;
-const volatile __u32 cpus; /* that there may ever be */
+const volatile __u32 cpus; /* most CPUs that the machine can have */
 const volatile __u32 backtrace;
 
-/* For each source an element for each CPU; how many there are is set before loading. */
+/* One element for each CPU of each source. The number of elements is set before loading. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -52,7 +52,7 @@ struct {
 	__type(value, struct control);
 } control SEC(".maps");
 
-/* Whether a stack is to be taken at this event, by the period and the budget. By one program at a time. */
+/* Tells whether period and budget admit a stack at this event. One program at a time calls it. */
 static __always_inline int is_admitted(struct event *event, const struct control *control, __u64 count)
 {
 	__u32 epoch = control->epoch;
@@ -65,7 +65,7 @@ static __always_inline int is_admitted(struct event *event, const struct control
 		event->tokens = budget;
 		event->mark = count;
 		event->epoch = epoch;
-		/* What was due far away under a longer period is due sooner. */
+		/* The last period may have been longer: move the next due event closer. */
 		if (event->next > event->reported + event->period)
 			event->next = event->reported + event->period;
 	}
@@ -83,7 +83,7 @@ static __always_inline int is_admitted(struct event *event, const struct control
 	return 1;
 }
 
-/* The kernel's part of the stack, innermost first. `cut`: whether frames are known to be missing. */
+/* Walks the kernel's part of the stack, innermost first. Sets `cut` if frames are known to be missing. */
 static __always_inline __u32 walk_kernel(
 	void *ctx, struct cpu_state *cpu, struct event *event, enum register_source source, int *cut)
 {
@@ -114,7 +114,7 @@ static __always_inline __u32 walk_kernel(
 		if (!function)
 			break;
 #if defined(__TARGET_ARCH_arm64)
-		/* At a function's entry its caller is in x30 and in no frame record: the kernel's walk passes it over. */
+		/* At a function's entry, its caller is in x30 but in no frame record, so the kernel's walk misses it. */
 		__u64 caller = kernel_register(ctx, source, REG_LR) | KERNEL_CODE;
 
 		count = read_kernel_stack(ctx, frames + 1, 0);
@@ -124,7 +124,7 @@ static __always_inline __u32 walk_kernel(
 			return count < MAX_KERNEL_FRAMES ? count + 1 : count;
 		}
 #endif
-		/* The instruction that was replaced, or one byte behind it: the function begins there. */
+		/* frames[0] is the replaced instruction, or one byte behind it. The function begins there. */
 		count = read_kernel_stack(ctx, frames, 0);
 		if (count)
 			frames[0] = function;
@@ -135,7 +135,7 @@ static __always_inline __u32 walk_kernel(
 	return read_kernel_stack(ctx, frames, 0);
 }
 
-/* The kernel's part once more, in another way: for comparing. */
+/* Sends the kernel's part once more, walked by another method, for comparing. */
 static __always_inline void send_compared(
 	void *ctx, struct cpu_state *cpu, __u64 r10, enum register_source source)
 {
@@ -179,7 +179,7 @@ static __always_inline void take_stack(void *ctx, struct cpu_state *cpu, struct 
 		header->flags |= SAMPLE_KERNEL_CUT;
 		event->cut++;
 	}
-	/* Known of a function of a program since 6.6. */
+	/* bpf_get_func_ip() works for functions of programs since 6.6. */
 	__u64 left = source == FROM_URETPROBE ? bpf_get_func_ip(ctx) : 0;
 
 	find_runtime(cpu, header->tgid);
@@ -234,7 +234,7 @@ static __always_inline int on_event(void *ctx, enum register_source source, __u6
 	return 0;
 }
 
-/* The frame pointer of the program, as a number; what it is good for, fentry.h says. */
+/* Reads the program's frame pointer R10 as a number: see fentry.h. */
 #define OWN_FRAME(number) asm volatile("%0 = r10" : "=r"(number))
 
 SEC("fentry")

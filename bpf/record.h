@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The wire records and every map value. src/collector/wire/records.rs has the same layouts; both sides assert them.
+ * The records in ring buffers, and the values of all maps. src/collector/wire/records.rs has the same layouts; both sides assert them.
  *
  * A sample in the ring buffer:
  *
@@ -9,17 +9,19 @@
  *                                        frames   frames
  *
  * frames: kernel frames, innermost first, then user frames, innermost first. Nothing follows the last frame. The upper
- * byte of a user frame holds bits of enum frame_bits; what is below is an address of user space.
+ * byte of a user frame holds bits of enum frame_bits. The lower bytes are an address of user space.
  *
- * A wish for a table (kind RECORD_WISH, struct wish): code ran that no table is about yet.
+ * A request for a table (kind RECORD_WISH, struct wish): a sample hit code that has no table yet.
  */
 #ifndef FLAMETOP_RECORD_H
 #define FLAMETOP_RECORD_H
 
-/* bpf_get_stack gives at most kernel.perf_event_max_stack frames, 127 unless an administrator raised it. A power of two
- * less one, so that `& MAX` is the bounds check that every verifier since 5.15 understands. */
+/*
+ * Most kernel frames of a sample. bpf_get_stack gives at most kernel.perf_event_max_stack frames, 127 unless an administrator raised
+ * it. The number is a power of two less one: then `& MAX` is a bounds check that every verifier since 5.15 understands.
+ */
 #define MAX_KERNEL_FRAMES 127
-/* Of user frames our own walk takes so many; a sample of them is 17 KiB, and a value of a map for each CPU 32 at most. */
+/* Most user frames that our own walk takes. Such a sample has 17 KiB; a value of a per-CPU map may have 32 KiB. */
 #define MAX_USER_FRAMES 2048
 #define COMM_LENGTH 16
 
@@ -30,11 +32,11 @@ enum user_end {
 	USER_END_FRAME_POINTER = 2, /* the kernel's walk by frame pointers ended */
 	USER_END_CUT = 3, /* deeper than the walk goes */
 	USER_END_UNREADABLE = 4, /* memory of the stack could not be read */
-	USER_END_NO_CODE = 5, /* what should be the caller is no code */
+	USER_END_NO_CODE = 5, /* the return address points to no code */
 	USER_END_ROOT = 6, /* the outermost frame: complete */
 	USER_END_NO_TABLE = 7, /* code of an object whose table is being made: see bpf/walk/dump.h */
 	USER_END_GAP = 8, /* code that its object's unwind information does not cover */
-	USER_END_INVALID = 9, /* unwind information that is wrong, or that no rule can say */
+	USER_END_INVALID = 9, /* unwind information that is wrong, or that no rule can express */
 	USER_END_REGISTER = 10, /* a rule that needs a register which only the interrupted function knows */
 	USER_END_BAD_FRAME = 11, /* a frame that would lie below its callee, or not at a multiple of 8 */
 	USER_END_ANONYMOUS = 12, /* code of no file, made at run time, that keeps no frame pointers */
@@ -48,17 +50,17 @@ enum user_end {
 
 /* Bits in the upper byte of a user frame. */
 enum frame_bits {
-	/* The address of an instruction that was interrupted, not of one that a call returns to. */
+	/* The address of an interrupted instruction, not a return address. */
 	FRAME_INTERRUPTED = 1,
-	/* Found by its frame pointer, or by the code, for want of unwind information. */
+	/* Found by its frame pointer, or by its machine code, because there is no unwind information. */
 	FRAME_GUESSED = 2,
 };
 #define FRAME_BITS_SHIFT 56
 
-/* What kind of record: of samples the numbers of SampleKind in src/profile/store/samples.rs. */
+/* Kinds of records. Kinds of samples have the numbers of SampleKind in src/profile/store/samples.rs. */
 enum record_kind {
 	SAMPLE_ON_CPU = 0,
-	/* The sample before this one, walked in another way: for comparing the two. */
+	/* The sample before this one, walked by another method, for comparing. */
 	SAMPLE_COMPARED = 1,
 	/* Taken at an event: sample_header::source says which. */
 	SAMPLE_EVENT = 2,
@@ -68,11 +70,11 @@ enum record_kind {
 
 /* Bits of sample::flags. */
 enum sample_flags {
-	/* The outermost frames of the kernel stack are missing: it was deeper than MAX_KERNEL_FRAMES, or there is no way to them. */
+	/* The outermost kernel frames are missing: the stack was deeper than MAX_KERNEL_FRAMES, or they could not be found. */
 	SAMPLE_KERNEL_CUT = 1 << 0,
 	/* A struct stack_dump of the same CPU and time was sent before. */
 	SAMPLE_HAS_DUMP = 1 << 1,
-	/* There should be one, but the budget of dumps or their ring was used up. */
+	/* A stack dump was needed, but the budget of dumps or their ring was used up. */
 	SAMPLE_DUMP_REFUSED = 1 << 2,
 	/* A struct script_record of the same CPU and time was sent before. */
 	SAMPLE_HAS_SCRIPT = 1 << 3,
@@ -102,19 +104,19 @@ struct sample {
 	__u64 frames[MAX_KERNEL_FRAMES + MAX_USER_FRAMES];
 };
 
-/* A file's content, as far as the kernel tells: two equal ones have the same code. */
+/* Identity of a file's content, as far as the kernel tells. Two files with equal keys have the same code. */
 struct object_key {
 	__u64 inode;
 	__u32 device; /* dev_t of the kernel: major << 20 | minor */
 	__u32 generation; /* of the inode and of what is in it: see bpf/lookup/mappings.h */
 };
 
-/* Pages of a stack that are copied: bpf/walk/dump.h. */
+/* Sizes of stack dumps: bpf/walk/dump.h. */
 #define DUMP_PAGE 4096
 #define DUMP_PAGES 5
 #define LARGE_DUMP_PAGES 17
 
-/* Where the walk of a sample met code without a table: registers and stack of that frame. */
+/* A stack dump. Holds registers and stack of the frame where a walk met code without a table. */
 struct stack_dump {
 	__u64 time; /* the sample's */
 	__u64 pc;
@@ -133,7 +135,7 @@ struct stack_dump {
 };
 #define DUMP_BYTES(pages) (__builtin_offsetof(struct stack_dump, stack) + (pages) * DUMP_PAGE)
 
-/* Somebody runs code of an object that no table is about. The prefix is that of a sample. */
+/* A request for a table: a sample hit an object without one. The prefix is that of a sample. */
 struct wish {
 	__u64 time;
 	__u64 start; /* the mapping in that process: /proc/TGID/map_files/START-END leads to the file */
@@ -148,11 +150,11 @@ struct wish {
 	__u32 files;
 };
 
-/* Processes with an interpreter at one time. */
+/* Most processes with an interpreter at one time. */
 #define MAX_RUNTIMES 4096
-/* No such field. */
+/* Marks a field of struct runtime that the interpreter does not have. */
 #define NO_FIELD 0xffff
-/* The least owner of a frame between two calls of the interpreter's loop, which belongs to no function. */
+/* Smallest owner number of a frame that lies between two calls of the interpreter's loop and belongs to no function. */
 #define NO_FUNCTION 3
 
 /* How a frame tells that the interpreter's loop was called for it. */
@@ -162,7 +164,7 @@ enum script_entry {
 	ENTRY_BETWEEN = 2, /* between calls there are frames whose byte at `entry` is NO_FUNCTION or more */
 };
 
-/* Where an interpreter has its functions: the value of `runtimes`. Offsets are in bytes. src/interpreters/python/runtime.rs makes it. */
+/* Layout of an interpreter's data in memory: the value of `runtimes`. Offsets are in bytes. Made by src/interpreters/python/runtime.rs. */
 struct runtime {
 	__s64 slot; /* from the thread pointer to a pointer to the thread's state, or to a list of pointers */
 	__u32 within; /* the place in that list of a pointer to the state, or to the block with `variable` */
@@ -185,12 +187,12 @@ struct runtime {
 	__u16 thread; /* in the state: the thread pointer of its thread. Read where `variable` is: a thread may have no such block */
 };
 
-/* Functions of an interpreter in one sample, words that were read of a frame and of a code object. Powers of two. */
+/* Most interpreter functions in one sample; words read from a frame; words read from a code object. Powers of two. */
 #define MAX_SCRIPT_FRAMES 1024
 #define SCRIPT_FRAME_WORDS 16
 #define SCRIPT_CODE_WORDS 4
 
-/* Why the functions of an interpreter end: the numbers of ScriptEnd in src/collector/wire/script.rs. */
+/* Why the list of an interpreter's functions ends: the numbers of ScriptEnd in src/collector/wire/script.rs. */
 enum script_end {
 	SCRIPT_WHOLE = 1,
 	SCRIPT_CUT = 2, /* there are more */
@@ -206,12 +208,12 @@ enum script_word {
 #define SCRIPT_KIND_SHIFT 56
 #define SCRIPT_ADDRESS ((1ULL << SCRIPT_KIND_SHIFT) - 1)
 
-/* Stack pointers, two a word; then at most three words for a function and the end of its call. */
+/* Size of a script record: stack pointers, two in a word; then at most three words for a function and the end of its call. */
 #define SCRIPT_WORDS (MAX_USER_FRAMES / 2 + 3 * MAX_SCRIPT_FRAMES)
 
 /*
- * The functions of an interpreter in the sample that follows. The words begin with the stack pointer of each user frame, as the distance from
- * `base` in units of 8 bytes. The functions follow, innermost first. The prefix is that of a sample.
+ * The functions of an interpreter in the sample that follows. The words begin with the stack pointer of each user frame, as the
+ * distance from `base` in units of 8 bytes. The functions follow, innermost first. The prefix is that of a sample.
  */
 struct script_record {
 	__u64 time; /* the sample's */
@@ -228,9 +230,10 @@ struct script_record {
 };
 
 /*
- * User space maps the maps of counters, which have an element for each CPU, and lines of memory of its own: bpf(2) is for what is rare.
- * While bpf(2) is about a map the kernel passes over programs at probes on its CPU (bpf_prog_active), and where that is preemptible also
- * those of whoever interrupts it.
+ * User space maps the maps of counters into its memory. They have an element for each CPU, in separate cache lines.
+ *
+ * bpf(2) is used for rare operations only. While bpf(2) works on a map, the kernel skips programs at probes on that CPU
+ * (bpf_prog_active). If the call can be preempted, the probes of the task that interrupts it are skipped as well.
  */
 
 /* Ticks of the clock on one CPU: taken + idle + filtered + own + ring_full = ticks. */
@@ -240,27 +243,27 @@ struct counters {
 	__u64 filtered; /* the process is not among the targets */
 	__u64 ring_full; /* the ring buffer had no room: a lost sample */
 	__u64 own; /* flametop itself ran, and its samples are not wanted */
-	/* Of the table walk, for measuring. */
+	/* Counters of the table walk, for measuring. */
 	__u64 user_frames;
 	__u64 mapping_misses; /* look-ups that the cache of mappings could not answer */
 	__u64 rule_misses; /* and the cache of rules */
 	__u64 guesses; /* frames without unwind information */
-	__u64 retraced; /* frames that were where they had been at the thread's last sample */
+	__u64 retraced; /* frames that were the same as at the thread's last sample, and were not unwound again */
 	__u64 moved; /* stacks that were walked again, from copies: bpf/lookup/physmap.h */
 	__u64 reserved[5];
 };
 
-/* Objects that can have a table at one time. Machines have some thousand mapped at most. */
+/* Most objects that can have a table at one time. Machines map a few thousand at most. */
 #define MAX_OBJECTS 16384
-/* Code of an object is in so many pieces at most; nearly always 1. */
+/* Most ranges of code in one object. Nearly always there is 1. */
 #define MAX_RANGES 8
-/* Bytes of code that a page of a table is about: PAGE in src/unwind/table/paged.rs. */
+/* Shift of the bytes of code that one page of a table describes: PAGE in src/unwind/table/paged.rs. */
 #define TABLE_PAGE_SHIFT 10
-/* Tables are in segments: values of 2 MiB, of words of 4 bytes. */
+/* Size of a segment, in words of 4 bytes: 2 MiB. Tables are stored in segments. */
 #define SEGMENT_WORDS (1 << 19)
 #define MAX_SEGMENTS 1024
 
-/* Pages of a table that follow each other, and what code they are about. */
+/* Consecutive pages of a table, and the code that they describe. */
 struct object_range {
 	__u32 first_page; /* offset in the file >> TABLE_PAGE_SHIFT */
 	__u32 pages;
@@ -268,12 +271,12 @@ struct object_range {
 	__u32 index_segment;
 };
 
-/* A better table follows, which may have rules where this one has gaps. A bit beside the number of ranges. */
+/* A bit of object::ranges: a better table follows, which may have rules where this one has gaps. */
 #define OBJECT_IS_PARTIAL 0x8000
 
-/* An object's table. Offsets are of its file; of the vDSO, of its memory. */
+/* An object's table. Offsets count from the begin of its file; for the vDSO, from the begin of its memory. */
 struct object {
-	__u32 serial; /* no two objects have ever had the same; 0: nobody's place */
+	__u32 serial; /* unique, never reused; 0: the slot is free */
 	__u32 used; /* when a cache last missed it: time >> 30, about seconds. Written by the walk */
 	__u32 rules_word; /* where its rules begin, 8 bytes each */
 	__u16 rules_segment;
@@ -281,26 +284,26 @@ struct object {
 	struct object_range range[MAX_RANGES];
 };
 
-/* Which object it is: the value to an object_key. */
+/* The slot of an object: the value for an object_key in `files`. */
 struct object_place {
 	__u32 slot; /* in `objects` */
 	__u32 serial;
 };
 
-/* The index of a table: where the rows of a page are. */
+/* An entry of a table's index: the place of a page's rows. */
 struct table_page {
 	__u32 first; /* word of the segment */
 	__u16 count;
 	__u16 segment;
 };
 
-/* Sources of events at one time, the clock not among them: number 0 is nobody's. */
+/* Sources of events are numbered below this. Number 0 is the clock, so there are at most 63 event sources at one time. */
 #define MAX_SOURCES 64
 
-/* A source of events on one CPU: an element of `events` in probes.bpf.c, which says how it is used. */
+/* State of a source of events on one CPU: an element of `events`. probes.bpf.c describes its use. */
 struct event {
 	__u64 count; /* events so far */
-	__u64 reported; /* of them, those that a record was sent for */
+	__u64 reported; /* the part of `count` that is in the weights of sent records */
 	__u64 next; /* the count at which a stack is due */
 	__u64 mark; /* the count when the epoch began */
 	__u64 taken; /* records sent */
@@ -315,19 +318,19 @@ struct event {
 	__u64 reserved[5];
 };
 
-/* What user space tells the programs, ten times a second. */
+/* Control values that user space sets ten times a second. */
 struct control {
 	__u32 epoch; /* counts those tenths */
 	__u32 budget; /* stacks in one of them, on each CPU and of each source */
 };
 
-/* Forks that could not be followed, for the families of targets. */
+/* Counters of forks, for targets that are families. */
 struct fork_counters {
 	__u64 followed;
 	__u64 targets_full;
 };
 
-/* A batch of addresses of the kernel, and what they are called: the value of names.bpf.c's map. */
+/* Size of a batch of kernel addresses and their names, the value of `batch` in names.bpf.c. */
 #define KERNEL_NAMES 32
 #define KERNEL_NAME_BYTES 576 /* KSYM_NAME_LEN, and a module's name */
 
@@ -338,7 +341,7 @@ struct kernel_names {
 	char names[KERNEL_NAMES][KERNEL_NAME_BYTES]; /* each ends with 0 */
 };
 
-/* A piece of the kernel's code: the value of another of its maps. */
+/* Size of a piece of kernel code, the value of `code` in names.bpf.c. */
 #define KERNEL_CODE_BYTES 4096
 
 struct kernel_code {

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Which registers may be trusted, by what an event comes from.
+ * Table of the registers that can be trusted at each source of events.
  *
- * The user's are always those that the kernel saved at the top of the task's own stack when it was entered: whole, wherever the
- * event comes from. (At a tick in user mode the context is a view of the same: read_user_registers().) What a program is given as its
- * context is whole for some sources, made up for others (a few members set, the rest 0 or stale, mode bits included), and no registers
- * at all for the rest: nothing but what this table names is read of it. tests/registers.rs proves the table with registers of known
- * values; docs/unwinding.md shows what came out.
+ * User registers are always those that the kernel saved at the top of the task's kernel stack when it was entered. They are complete at
+ * every source. (At a tick in user mode the context is a view of the same registers: read_user_registers().)
+ *
+ * Kernel registers come from the program's context, which depends on the source. Some sources give complete registers. Others set a few
+ * members and leave 0 or stale values elsewhere, even in the mode bits. The remaining sources give no registers at all. So only the
+ * registers that this table names are read from the context. tests/registers.rs proves the table with registers of known values.
+ * docs/unwinding.md shows the result.
  */
 #ifndef FLAMETOP_REGS_H
 #define FLAMETOP_REGS_H
 
-/* How an event comes: `Mechanism` in src/collector/probes/spec.rs. */
+/* Kind of the program that an event runs: `Mechanism` in src/collector/probes/spec.rs. */
 enum register_source {
 	FROM_PERF_EVENT = 0,
 	FROM_KPROBE = 1,
@@ -40,22 +42,22 @@ enum register_source {
 struct trust {
 	__u64 kernel; /* registers in the context, as the traced function has them where the event is */
 	__u8 at_entry; /* the event is at a function's first instruction: its caller is not in a frame yet */
-	__u8 returned; /* user mode goes on where a call has just returned to */
+	__u8 returned; /* user mode continues at an address that a call has just returned to */
 };
 
-/* What is known at an event of each source. Constant where the source is: costs nothing. */
+/* Returns the trusted registers at an event of a source. If the source is a constant, the result is one, and costs nothing. */
 static __always_inline struct trust trusted(enum register_source source)
 {
 	struct trust trust = {};
 
 	switch (source) {
 	case FROM_KPROBE:
-		/* An exception's, or ftrace's with all saved (x86). */
+		/* From an exception, or from ftrace with all registers saved (x86). */
 		trust.kernel = ALL_REGISTERS;
 		trust.at_entry = 1;
 		break;
 	case FROM_KPROBE_MULTI:
-		/* Up to 6.13 all of them, since then by way of ftrace_partial_regs; a kernel does not tell which. */
+		/* Up to 6.13 all registers; since then those of ftrace_partial_regs. A kernel does not tell which of both it gives. */
 		trust.kernel = FTRACE_REGISTERS;
 		trust.at_entry = 1;
 		break;
@@ -65,21 +67,21 @@ static __always_inline struct trust trusted(enum register_source source)
 	case FROM_UPROBE:
 		/* The context is the user's registers: the same that lie at the top of the task's stack. */
 	case FROM_PERF_EVENT:
-		/* A copy, of either mode: see is_user_mode(). */
+		/* A copy of user or kernel registers: see is_user_mode(). */
 	case FROM_KRETPROBE:
 	case FROM_KRETPROBE_MULTI:
-		/* Made by a trampoline: of arm64 pc was 0 before it was filled in, sp and lr are not always there. */
+		/* Made by a trampoline. On arm64 pc was 0 in older kernels, which did not fill it in. sp and lr are not always set. */
 	case FROM_TRACEPOINT:
 	case FROM_FENTRY:
 	case FROM_FEXIT:
-		/* None: an array of arguments. */
+		/* No registers: the context is an array of arguments. */
 		break;
 	}
 	return trust;
 }
 
 /*
- * Whether a perf event met user mode, where the kernel has no stack. By the registers by which the kernel's own walk decides it.
+ * Tells whether a perf event came in user mode, where the kernel has no stack. It tests the same registers as the kernel's own walk.
  */
 static __always_inline int is_user_mode(struct perf_event_context *ctx)
 {
@@ -90,7 +92,7 @@ static __always_inline int is_user_mode(struct perf_event_context *ctx)
 #endif
 }
 
-/* A register of the kernel in the context; 0 where it cannot be trusted. */
+/* Returns a kernel register from the context; 0 if it cannot be trusted. */
 static __always_inline __u64 kernel_register(void *ctx, enum register_source source, __u32 number)
 {
 	return trusted(source).kernel >> number & 1 ? CONTEXT_REGISTER(ctx, number) : 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A sample, whoever takes it: who and when, the way to user space, and what user space is told beside.
+ * Takes and sends samples: fills in task and time, sends the record to user space, and sends requests for missing tables.
  *
  *   sampler.bpf.c (the clock) ──┐
  *   probes.bpf.c (events) ──────┴─► cpu_states[…].sample ─► records
  *
- * Both have these maps in common: the second is loaded with the maps of the first (src/collector/probes.rs).
+ * Both share these maps: probes.bpf.c is loaded with the maps of sampler.bpf.c (src/collector/probes.rs).
  */
 #ifndef FLAMETOP_SAMPLE_H
 #define FLAMETOP_SAMPLE_H
@@ -13,7 +13,7 @@
 #include "record.h"
 #include "walk/walk.h"
 
-/* Set before loading: the verifier removes what they switch off. */
+/* Set before loading. The verifier removes code that they switch off. */
 const volatile __u32 filter_targets;
 const volatile __u32 own_tgid; /* flametop's process, if its samples are not wanted; else 0 */
 const volatile __u32 max_depth = MAX_KERNEL_FRAMES;
@@ -33,17 +33,19 @@ struct {
 	__type(value, __u32);
 } targets SEC(".maps");
 
-/* Whether samples of this process are left out because it is flametop. (0 is the idle task's number, too.) */
+/* Tells whether samples of this process are left out because it is flametop. (own_tgid 0 must not match the idle task.) */
 static __always_inline int is_left_out(__u32 tgid)
 {
 	return own_tgid && tgid == own_tgid;
 }
 
-/* Asked for at first. Few stacks of the kernel are deeper, and what is asked for and not there the kernel fills with zeros: 1 KiB
- * that is in no cache. */
+/*
+ * Kernel frames that are read first. Few kernel stacks are deeper. The kernel fills missing frames with zeros: for all frames that
+ * would be 1 KiB that is in no cache.
+ */
 #define FEW_KERNEL_FRAMES 31
 
-/* As many frames as fit at `place`, innermost first, without the `skip` innermost. */
+/* Reads the kernel's stack to `frames`, innermost first, without the `skip` innermost frames. Returns the number of frames. */
 static __always_inline __u32 read_kernel_stack(void *ctx, __u64 *frames, __u64 skip)
 {
 	long bytes = bpf_get_stack(ctx, frames, FEW_KERNEL_FRAMES * sizeof(__u64), skip);
@@ -54,8 +56,10 @@ static __always_inline __u32 read_kernel_stack(void *ctx, __u64 *frames, __u64 s
 	return bytes <= 0 ? 0 : ((__u64)bytes / sizeof(__u64)) & MAX_KERNEL_FRAMES;
 }
 
-/* Wakes user space only when it should hurry: it comes on a timer, and a wake-up for each sample costs more than the
- * sample. Whether it should is asked at one sample of eight. */
+/*
+ * Returns the wake-up flag of a record. User space reads on a timer, and a wake-up for each sample costs more than the sample. So it is
+ * woken only when the ring is half full, which is checked at one sample of eight.
+ */
 static __always_inline __u64 wakeup(struct walk *walk)
 {
 	if (++walk->sent & 7)
@@ -63,7 +67,7 @@ static __always_inline __u64 wakeup(struct walk *walk)
 	return bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) > half_ring ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
-/* Sends the sample; its size, for the verifier, in words. */
+/* Sends the sample. Its size is computed from the numbers of frames, so that the verifier knows its bounds. */
 static __always_inline long send(struct cpu_state *cpu, __u32 kernel, __u32 user)
 {
 	struct sample *sample = &cpu->sample;
@@ -74,8 +78,10 @@ static __always_inline long send(struct cpu_state *cpu, __u32 kernel, __u32 user
 	return bpf_ringbuf_output(&records, sample, size, wakeup(&cpu->walk));
 }
 
-/* Tells user space which tables the walk lacked, and wakes it: until they are there, stacks are short. A wish that finds no
- * room comes again with the next sample. */
+/*
+ * Sends requests for the tables that the walk missed, and wakes user space: until the tables are loaded, stacks are short. If the ring
+ * has no room for a request, the next sample repeats it.
+ */
 static __always_inline void send_wishes(struct cpu_state *cpu)
 {
 	struct sample_header *header = &cpu->sample.header;
@@ -101,9 +107,10 @@ static __always_inline void send_wishes(struct cpu_state *cpu)
 /*
  * Finds the user who is charged for flametop's work on a task, and a number for the files that the task's paths lead to.
  *
- *   uid    the task's real user; below the initial user namespace, the user who made the namespace, because one user can act as
- *          65,536 users inside
- *   files  the number of that namespace, because its root user chooses the mounts; else the device of the task's root directory.
+ *   uid    the task's real user. In a user namespace below the initial one: the user who made the namespace, because one user can act
+ *          as 65,536 users inside.
+ *
+ *   files  In such a namespace: its number, because its root user chooses the mounts. Else the device of the task's root directory.
  *          Numbers of namespaces are above 0xf0000000, numbers of devices are below.
  */
 static __always_inline void find_owner(struct known_task *known, struct task_struct *task, const struct cred *cred)
@@ -111,7 +118,7 @@ static __always_inline void find_owner(struct known_task *known, struct task_str
 	struct user_namespace *namespace = cred->user_ns;
 
 	if (namespace->level) {
-		/* Nested namespaces count as the outermost one: it gave out the user numbers of the others. */
+		/* Nested namespaces count as the outermost one, because their user numbers come from it. */
 		for (int i = 0; i < MAX_USER_NAMESPACES && namespace->level > 1; i++)
 			namespace = namespace->parent;
 		known->uid = namespace->owner.val;
@@ -143,8 +150,8 @@ static __always_inline void identify(struct cpu_state *cpu, struct task_struct *
 }
 
 /*
- * Who and when; a sample of the clock, until somebody says otherwise. What the task has is read in place: helpers would tell the same,
- * by code that the CPU would have to fetch first.
+ * Fills in the header of a sample: task, time, and defaults for a sample of the clock. Members of the task are read in place. Helpers
+ * return the same values, but the CPU would have to fetch their code first.
  */
 static __always_inline void begin_sample(struct cpu_state *cpu, struct task_struct *task)
 {
@@ -152,7 +159,7 @@ static __always_inline void begin_sample(struct cpu_state *cpu, struct task_stru
 
 	header->time = bpf_ktime_get_ns();
 	cpu->walk.time = header->time >> TIME_SHIFT;
-	/* By the helper, because reading it in place would need the layouts of three more structs of the kernel. */
+	/* Uses the helper, because reading it in place would need the layouts of three more kernel structs. */
 	header->cgroup = bpf_core_field_exists(task->cgroups) ? bpf_get_current_cgroup_id() : 0;
 	header->tgid = task->tgid;
 	header->tid = task->pid;

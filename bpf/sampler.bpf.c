@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What runs at each tick of the sampling clock, on each CPU: who, when, kernel stack, user stack, one record.
+ * The program at each tick of the sampling clock, on each CPU. It sends one record: task, time, kernel stack and user stack.
  *
- * Loads on 5.15 and later. Owes user space: a record for each tick that is neither idle nor filtered nor flametop's own, or a count of it in
- * `counters`.
+ * Loads on 5.15 and later. Promises to user space: each tick that is neither idle, filtered nor flametop's own sends a record. If that
+ * fails, `counters` counts it.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -17,7 +17,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* Set before loading. */
 const volatile __u32 include_idle;
 
-/* An element for each CPU; how many there are is set before loading. */
+/* One element for each CPU. The number of elements is set before loading. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -36,9 +36,9 @@ struct {
 
 /* The direct map that user space named and find_direct_map() has proved. User space sets `begin` to 0 when memory fails. */
 struct direct_map direct_map;
-/* Set by user space before the clock ticks: it is a counter of the processor's. */
+/* Whether the clock is a hardware counter, whose ticks are NMIs. Set by user space before the clock ticks. */
 __u32 ticks_are_nmis;
-/* Set by user space before the clock ticks: in an NMI the kernel refuses to copy while it switches processes (6.3 and later). */
+/* Whether the kernel refuses copies in an NMI while it switches processes (6.3 and later). Set by user space before the clock ticks. */
 __u32 copies_are_refused;
 /* 0 while `runtimes` is empty. User space sets another number each time it has added a process. */
 __u32 runtimes_stamp;
@@ -82,7 +82,7 @@ int take_sample(struct perf_event_context *ctx)
 	walk->pgd_after_copy = 0;
 	if (READS_WINDOW_IN_PLACE && walk_how != WALK_OF_COPIES) {
 		walk->direct = direct_map;
-		/* The copy is looked at: user space may clear the original at any time. */
+		/* Tests the copy: user space may clear the original at any time. */
 		if (walk->direct.begin) {
 			/* 0 for a kernel thread. */
 			__u64 pgd = (__u64)WITHOUT_TRUST(task)->mm->pgd;
@@ -133,15 +133,15 @@ int take_sample(struct perf_event_context *ctx)
 }
 
 #if defined(__TARGET_ARCH_x86)
-/* Code segment of user mode in guests of Xen without page tables of their own, whose entries count other places. */
+/* Code segment of user mode in paravirtualized Xen guests. Their page table entries hold places of the host. */
 #define XEN_USER_CS 0xe033
 
-/* Run by user space before the clock ticks: whether the direct map is as it says. If so, stacks are read in place: bpf/lookup/physmap.h. */
+/* Tests the direct map that user space names, before the clock ticks. If it is right, stacks are read in place: bpf/lookup/physmap.h. */
 SEC("syscall")
 int find_direct_map(struct direct_map_question *asked)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	/* Functions take no contexts. */
+	/* A copy, because a context cannot be passed to global functions. */
 	struct direct_map_question question = *asked;
 	__u64 pgd = (__u64)BPF_CORE_READ(task, mm, pgd);
 	__u16 cs = 0;
@@ -154,7 +154,7 @@ int find_direct_map(struct direct_map_question *asked)
 }
 #endif
 
-/* Loaded only when targets are families: whatever a target forks is a target before it runs its first instruction. */
+/* Makes each child of a target a target, before it runs its first instruction. Loaded only if targets are families. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(follow_fork, struct task_struct *parent, struct task_struct *child)
 {

@@ -104,8 +104,8 @@ static __always_inline int read_signal_frame(struct walk *walk, __u64 *words)
 /*
  * Restores the interrupted registers if the tick came while the kernel made a signal frame. Returns whether it did.
  *
- * At that moment the saved registers are a mix: some belong to the handler, some to the interrupted code. setup_return() in
- * arch/arm64/kernel/signal.c writes sp, x29, pc and x30 one after the other, so x30 may not be a caller's address. But the signal
+ * At that moment the saved registers are a mix: some belong to the handler, some to the interrupted code. The reason:
+ * setup_return() in arch/arm64/kernel/signal.c writes sp, x29, pc and x30 one by one. So x30 may not be a caller's address. But the signal
  * frame at sp holds all registers of the interrupted code. If its x19 to x28 (which setup_return() never writes) and its x30 equal
  * the saved registers, the signal has not happened yet. (Later, in the handler, x30 is the address that returns from the signal.)
  */
@@ -162,7 +162,7 @@ static __always_inline int read_user_registers(struct cpu_state *cpu, struct per
 	walk->newborn = regs->regs[0] == 0 && shares_memory(regs->syscallno, SYSCALL_CLONE, SYSCALL_CLONE3, regs->orig_x0);
 	/*
 	 * Back in user mode, a new thread has its parent's return address in x30 until it reaches code that only threads run. x8 still
-	 * holds the call's number. C libraries call clone3 for threads and for posix_spawn; the child of posix_spawn has a new stack as well.
+	 * holds the call's number. C libraries call clone3 for threads and for posix_spawn, whose child has a new stack as well.
 	 */
 	if (regs->regs[0] == 0 && regs->regs[8] == SYSCALL_CLONE3 && returns_from_syscall(walk, walk->pc))
 		walk->newborn = 1;
@@ -174,7 +174,7 @@ static __always_inline int read_user_registers(struct cpu_state *cpu, struct per
 
 /*
  * Finds the stack pointer of the stack that a function of Go's runtime has left. Returns 0, or why the walk ends. Reads the
- * runtime's structures (src/unwind/go/switches_arm64.rs). Also reads pc and x30 if the rule says that they are saved beside it. If
+ * runtime's structures (src/unwind/go/switches_arm64.rs). Also reads pc and x30 if the rule says that they are saved there. If
  * the thread has dropped its goroutine, the stack is complete.
  */
 static __always_inline int left_stack(struct walk *walk, __u64 rule, __u64 *sp, __u64 *pc)
@@ -366,10 +366,9 @@ enum return_place {
  *
  *   ret, retaa, retab; paciasp, pacibsp, autiasp, autibsp      in x30
  *   stp and str of x30; br x16 and x17 (linkage)               in x30
- *
- *   ldp x29, x30, [sp, …]      in the frame record
- *   bl, blr                    x30 is overwritten: from then on only the frame record is accepted
- *   others                     unknown
+ *   ldp x29, x30, [sp, …]                                      in the frame record
+ *   bl, blr                                                    x30 is overwritten: from then on only the frame record is accepted
+ *   others                                                     unknown
  *
  * A function that has saved x30 loads it before each ret. A function that never saves x30 reaches a ret first. A function that has yet
  * to save x30 reaches its store first. The value of x30 alone proves nothing: after a call it is an address in this function itself.

@@ -191,7 +191,7 @@ static __always_inline int returns_from_syscall(struct walk *walk, __u64 pc)
 
 /*
  * Finds the stack pointer of the stack that a function of Go's runtime has left. Returns 0, or why the walk ends. Reads the
- * runtime's structures (src/unwind/go/switches_x86_64.rs). Also reads pc if the rule says that it is saved beside it. If the thread has
+ * runtime's structures (src/unwind/go/switches_x86_64.rs). Also reads pc if the rule says that it is saved there. If the thread has
  * dropped its goroutine, or has its next one already, the stack is complete. FS is assumed to be set by the system call: programs
  * that set it by an instruction (user-level threads of C) do not run Go.
  */
@@ -267,7 +267,6 @@ static __always_inline int read_signal_frame(struct walk *walk, __u64 *words)
  *
  *   endbr64         f3 0f 1e fa              0     the first instruction
  *   push rbp        55                       0
- *
  *   mov rbp, rsp    48 89 e5, 48 8b ec       1     the word at the stack pointer is the caller's frame pointer
  *   pop rbp; ret    5d c3                    1
  *   ret             c3, c2, f2 c3, f3 c3     0

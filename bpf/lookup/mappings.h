@@ -1,42 +1,43 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Who maps this address? Answered from the process's own tree of mappings, at the moment of the sample.
+ * Finds the mapping of an address in the process's own tree of mappings, at the moment of the sample.
  *
- * Nothing is mirrored, so nothing lags behind an exec, an mmap or a fork. docs/unwinding.md says how it was measured and
- * what does not hold.
+ * Nothing is mirrored, so nothing lags behind an exec, an mmap or a fork. docs/unwinding.md has the measurements and the known limits.
  *
- * Promises: never faults, never waits, no lock; bounded time; the same from perf_event, tracing, kprobe and uprobe
- * programs. Owed by the caller: a task whose mm cannot go away meanwhile: the current one.
+ * Promises: never faults, never waits, takes no lock; bounded time; the same answers in perf_event, tracing, kprobe and uprobe
+ * programs. The caller passes the current task, because its mm cannot be freed meanwhile.
  *
  * The tree, Linux 6.1 and later (include/linux/maple_tree.h, lib/maple_tree.c; commits 54a611b60590, d4af56c5c7c6):
  *
  *   mm->mm_mt.ma_root ── 0                      nothing mapped
  *                     └─ node | type << 3 | 6   (bit 1: a node, not an entry. bit 2: no meaning for us)
  *
- *   A node is 256 bytes, at a multiple of 256. What points to it has its type in bits 3 to 6:
+ *   A node is 256 bytes, at a multiple of 256. A pointer to a node holds the node's type in bits 3 to 6:
  *
  *   1 leaf_64, 2 range_64          0      8           128                248     256
  *                                  | parent| 15 pivots | 15 slots ..     | slot 15, or {u8 end, u8 gap} if
  *                                                                          the last pivot is 0 |
+ *
  *   3 arange_64                    0      8          80         160      240
  *                                  | parent| 9 pivots | 10 slots | 10 gaps | {u8 end, u8 gap} |
  *
- *   slot[i] covers (pivot[i - 1], pivot[i]], both ends included above; `end` is the index of the last slot, and what has
- *   no pivot of its own reaches to the end of the node's range:
+ *   slot[i] covers (pivot[i - 1], pivot[i]]: the upper end is included. `end` is the index of the last slot. A slot without a
+ *   pivot reaches to the end of the node's range:
  *
  *         pivots       0x3ff        0x7ff        0x9ff
  *         slots    [ NULL ] [ a mapping ] [ NULL ] [ a mapping ]
  *
- *   leaf_64: a slot is NULL or a vm_area_struct; the others: another node. A node that was replaced points to itself:
- *   parent & ~255 == node.
+ *   In a leaf_64, a slot is NULL or a vm_area_struct. In the other types, a slot is another node. A node that was replaced points
+ *   to itself: parent & ~255 == node.
  *
- * Why it may be read without a lock: the kernel does the same in lock_vma_under_rcu() (6.4). Its writers make new nodes
- * and swing one pointer, and nodes are freed after a grace period of RCU, which all our programs are inside of. Where the
- * tree is not in that mode (early 6.1 to 6.3), or the mapping was freed and used again (SLAB_TYPESAFE_BY_RCU, 6.15;
- * before that after a grace period or at once), a read gives other bytes but no fault, and then the mapping found must
- * prove itself: it belongs to this mm and contains the address.
+ * Why it may be read without a lock: the kernel does the same in lock_vma_under_rcu() (6.4). Its writers make new nodes and exchange
+ * one pointer. Nodes are freed after an RCU grace period, and all our programs run inside an RCU read section.
  *
- * Before 6.1 the tree is mm->mm_rb, a red-black tree that is changed in place: a search may miss, and is bounded.
+ * There are two exceptions. The tree may not be in that mode (early 6.1 to 6.3). Or the mapping was freed and used again: with
+ * SLAB_TYPESAFE_BY_RCU since 6.15; before that after a grace period, or immediately. Then a read gives other bytes, but no fault. So
+ * the mapping that was found is checked: it must belong to this mm and contain the address.
+ *
+ * Before 6.1 the tree is mm->mm_rb, a red-black tree that is changed in place. A search may miss, and its steps are bounded.
  */
 #ifndef FLAMETOP_VMA_H
 #define FLAMETOP_VMA_H
@@ -53,7 +54,7 @@ enum mapping_result {
 	MAPPING_NOT_EXECUTABLE = 3, /* there is one, but code cannot run there */
 	MAPPING_NONE = 4, /* nothing is mapped there */
 	MAPPING_NO_MM = 5, /* a kernel thread, or exiting */
-	MAPPING_TORN = 6, /* somebody changes the tree, several times in a row */
+	MAPPING_TORN = 6, /* a writer changed the tree in each attempt */
 	MAPPING_TOO_DEEP = 7,
 	MAPPING_UNREADABLE = 8, /* a pointer into nowhere: torn too, or a kernel that we do not know */
 	MAPPING_RESULTS = 9,
@@ -63,7 +64,7 @@ enum mapping_result {
 enum mapping_flags {
 	MAPPING_EXECUTABLE = 1 << 0,
 	MAPPING_FILE = 1 << 1,
-	/* No writer was inside while we looked: the answer may be kept for as long as the generation stays. */
+	/* No writer was active during the search: the answer may be kept for as long as the generation stays the same. */
 	MAPPING_STABLE = 1 << 2,
 };
 
@@ -73,18 +74,19 @@ struct mapping {
 	__u64 page_offset; /* of the file, in pages */
 	__u64 inode;
 	__u32 device; /* dev_t of the kernel: major << 20 | minor */
-	__u32 generation; /* of the inode and its content: two files that had one number, and a file that was written again */
+	__u32 generation; /* of the inode and its content: differs if the inode's number was reused, or the file was written again */
 	__u32 flags;
 	__u32 reserved;
 };
 _Static_assert(sizeof(struct mapping) == 48, "tests/mappings reads it");
 
 /*
- * An address space and a state of its mappings. Two equal ones have the same mappings:
+ * An address space and a state of its mappings. Two equal values have the same mappings:
  *
- *   mm, id     one process image. x86: id is never given twice. arm64: it may change for a living one (a roll-over of
- *              ASIDs, harmless), and two have never the same one.
- *   sequence   6.13 (and late 6.12): counts beginnings and ends of writing, so an odd one is "being changed". From 6.4 up
+ *   mm, id     One process image. x86: an id is never reused. arm64: it may change for a living process (a roll-over of
+ *              ASIDs, harmless), but two processes never have the same id.
+ *
+ *   sequence   6.13 (and late 6.12): counts beginnings and ends of writing, so an odd number means "being changed". From 6.4 up
  *              to then: counts ends. Up to 6.0: counts removals. 6.1 to 6.3: there is none; see has_sequence.
  */
 struct address_space {
@@ -94,21 +96,23 @@ struct address_space {
 	__u32 has_sequence;
 };
 
-/* Where nodes and mappings are copied to where they cannot be read in place. */
+/* Buffer for copies of nodes and mappings, on kernels where they cannot be read in place. */
 struct vma_scratch {
 	__u64 words[32];
 };
 
-/* 6.2 and later: lets a program read through any address as if it were a structure; what is not there reads as 0. A plain
- * load instead of a call: about half of the price. Needed nowhere: bpf_probe_read_kernel does the same. */
+/*
+ * Lets a program read any address as if it were a structure (6.2 and later). An unmapped address reads as 0. A plain load replaces a
+ * call and costs about half. It is optional: bpf_probe_read_kernel does the same.
+ */
 extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
 
-/* A tree of eight levels has at least 8 * 5^7 = 625,000 entries (nodes are at least half full), and vm.max_map_count is
- * 65,530 unless an administrator raised it. */
+/* Depth limit of a search. A tree of eight levels has at least 8 * 5^7 = 625,000 entries, because nodes are at least half full.
+ * vm.max_map_count is 65,530 unless an administrator raised it. */
 #define MAPLE_MAX_DEPTH 8
-/* A red-black tree of n nodes is at most 2 * log2(n + 1) deep: enough for a million. */
+/* Depth limit in a red-black tree, enough for a million nodes: n nodes are at most 2 * log2(n + 1) deep. */
 #define RBTREE_MAX_DEPTH 40
-/* How often a search that met a writer begins anew. */
+/* Attempts of a search that meets a writer. */
 #define MAPPING_ATTEMPTS 4
 
 #define MAPLE_NODE_MASK 255ULL
@@ -121,18 +125,19 @@ extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
 #define HAS_VMACACHE bpf_core_field_exists(((struct mm_struct *)0)->vmacache_seqnum)
 #define CAN_READ_IN_PLACE bpf_ksym_exists(bpf_rdonly_cast)
 /*
- * For pointers that are members: of a task that it trusts, and of what those point to, the verifier asks whether it may trust each of
- * them, too. Each time it looks through all types of the kernel four times: 0.3 ms. Nothing here needs its trust.
+ * Returns a pointer that the verifier does not trust, for reading members that are pointers. For each pointer that is loaded from a
+ * trusted structure, the verifier checks whether to trust it as well. Each check searches all types of the kernel four times, 0.3 ms.
+ * Nothing here needs trusted pointers.
  */
 #define WITHOUT_TRUST(object) \
 	(CAN_READ_IN_PLACE ? (typeof(object))bpf_rdonly_cast(object, bpf_core_type_id_kernel(typeof(*(object)))) : (object))
 #define HAS_SPLIT_TIMES bpf_core_field_exists(((struct inode *)0)->i_mtime_sec)
 #define HAS_PRIVATE_TIMES bpf_core_field_exists(((struct inode *)0)->__i_mtime)
 
-/* A number into which the compiler cannot look: or else it turns masks back into jumps. */
+/* Hides a number from the compiler, which would otherwise turn masks back into jumps. */
 #define OPAQUE(value) asm volatile("" : "+r"(value))
 
-/* `mm` is one that the verifier knows the type of: plain loads, since 5.5. */
+/* Returns the sequence of an mm. The verifier must know the pointer's type, so that plain loads work (since 5.5). */
 static __always_inline __u32 mapping_sequence(struct mm_struct *mm)
 {
 	if (HAS_LOCK_SEQCOUNT)
@@ -144,7 +149,7 @@ static __always_inline __u32 mapping_sequence(struct mm_struct *mm)
 	return 0;
 }
 
-/* The same of any pointer, by a copy. */
+/* Returns the sequence of an mm by a copy, for any pointer. */
 static __always_inline __u32 copied_sequence(struct mm_struct *mm)
 {
 	__u32 sequence = 0;
@@ -162,7 +167,7 @@ static __always_inline __u32 copied_sequence(struct mm_struct *mm)
 	return sequence;
 }
 
-/* The address space of a task, once for each sample; 0, or MAPPING_NO_MM. `task` comes from bpf_get_current_task_btf(). */
+/* Reads the address space of a task, once for each sample. Returns 0 or MAPPING_NO_MM. `task` is from bpf_get_current_task_btf(). */
 static __always_inline int read_address_space(struct task_struct *task, struct address_space *space)
 {
 	struct mm_struct *mm = WITHOUT_TRUST(task)->mm;
@@ -180,7 +185,7 @@ static __always_inline int read_address_space(struct task_struct *task, struct a
 	return 0;
 }
 
-/* Where the vDSO is. */
+/* Returns the address of the vDSO. */
 static __always_inline __u64 vdso_of(const struct address_space *space)
 {
 	struct mm_struct *mm = (struct mm_struct *)space->mm;
@@ -190,13 +195,13 @@ static __always_inline __u64 vdso_of(const struct address_space *space)
 	return (__u64)vdso;
 }
 
-/* Whether nobody was changing the mappings when the sequence was read: then another equal one tells that nobody has meanwhile. */
+/* Tells whether no writer was active when the sequence was read. Then an equal sequence later proves that no mapping has changed. */
 static __always_inline int is_settled(const struct address_space *space)
 {
 	return space->has_sequence && !(HAS_LOCK_SEQCOUNT && (space->sequence & 1));
 }
 
-/* All ones if a < b, else 0; without a jump. b is an address in user space: below 2^63. a is any: a pivot may be ~0. */
+/* Returns all ones if a < b, else 0; without a jump. b is a user space address, below 2^63. a may be any number: a pivot may be ~0. */
 static __always_inline __u64 below(__u64 a, __u64 b)
 {
 	__u64 difference = (a - b) & ~a;
@@ -204,8 +209,10 @@ static __always_inline __u64 below(__u64 a, __u64 b)
 	return -(difference >> 63);
 }
 
-/* The word there; 0 where there is none. In a register: no copy, no call. A timespec64 begins with a word that is no
- * pointer to the verifier: 6.17 and later forbid to calculate with what they know as one, even as a void pointer. */
+/*
+ * Returns the word at an address, or 0 if the address is unmapped. A plain load into a register: no copy, no call. It is read as the
+ * first word of a timespec64, which is no pointer to the verifier. 6.17 and later forbid arithmetic on pointers, even on void pointers.
+ */
 static __always_inline __u64 word_at(__u64 address)
 {
 	struct timespec64 *word = bpf_rdonly_cast((void *)address, bpf_core_type_id_kernel(struct timespec64));
@@ -216,10 +223,10 @@ static __always_inline __u64 word_at(__u64 address)
 #define NODE_WORD(at) (in_place ? word_at(node + (at)) : *(__u64 *)((char *)scratch->words + (at)))
 
 /*
- * Follows the tree down to the mapping at `address`: its vm_area_struct, or 0 and why.
+ * Follows the tree down to the mapping at `address`. Returns its vm_area_struct, or 0 with the reason in `result`.
  *
- * In a node, four steps of a binary search find the slot, without jumps that depend on data: `slot` is the number of
- * pivots below the address, of the `end` that count.
+ * In a node, four steps of a binary search find the slot, without jumps that depend on data. `slot` is the number of pivots below the
+ * address. Only the first `end` pivots count.
  */
 static __always_inline __u64 find_in_maple_tree(
 	__u64 root, __u64 address, int in_place, struct vma_scratch *scratch, int *result)
@@ -257,22 +264,22 @@ static __always_inline __u64 find_in_maple_tree(
 			__u64 pivot = NODE_WORD((slot + half) * 8);
 
 			slot += half & below(pivot, address) & below(slot + half, end + 1);
-			/* Bounds for the verifier of 6.1: clang makes the sum an OR, whose range that one forgets. */
+			/* Bounds for the verifier of 6.1: clang turns the sum into an OR, and that verifier does not track its range. */
 			OPAQUE(slot);
 			slot &= 15;
 		}
-		/* Slots of an arange_64 node that do not exist, in a torn one: still inside of its 256 bytes. */
+		/* In a torn arange_64 node, the slot may not exist. The word is still inside of the node's 256 bytes. */
 		next = NODE_WORD(slots + slot * 8);
-		/* Last, so that what was read before was not yet abandoned then. (On arm64 nothing keeps the loads in order:
-		 * what the mapping proves in the end does not depend on it.) */
+		/* Read last: if the node is not replaced now, it was not replaced when its words were read. (On arm64 nothing keeps
+		 * the loads in order. The final checks of the mapping do not depend on the order.) */
 		parent = NODE_WORD(0) & ~MAPLE_NODE_MASK;
-		/* 6.1 marks a node before its successor can be reached, and a tick may come in between on this very CPU: no
-		 * retry would help. So we go on, and what is found must prove itself as always. But that it was not found there
-		 * proves nothing: the kernel's list of what to free overwrites the first two pivots. */
+		/* The node was replaced. 6.1 marks a node before its successor is reachable. If a tick comes in between on the same
+		 * CPU, no retry helps. So the search continues, and the final checks of the mapping decide. A mapping that is not
+		 * found proves nothing here: the kernel's list of nodes to free overwrites the first two pivots. */
 		if (parent == node)
 			*result = MAPPING_TORN;
 		if (type == MAPLE_LEAF_64) {
-			/* Reserved entries of the tree, such as XA_ZERO_ENTRY of a fork that failed, are small numbers. */
+			/* Reserved entries of the tree are small numbers, for example XA_ZERO_ENTRY after a failed fork. */
 			return next < 4096 ? 0 : next;
 		}
 		if (!next) {
@@ -284,11 +291,11 @@ static __always_inline __u64 find_in_maple_tree(
 	return 0;
 }
 
-/* rb_node::rb_right and rb_node::rb_left of include/linux/rbtree_types.h: there since 2.6.18. */
+/* Offsets of rb_node::rb_right and rb_node::rb_left of include/linux/rbtree_types.h, the same since 2.6.18. */
 #define RB_RIGHT 8
 #define RB_LEFT 16
 
-/* The same up to 6.0. */
+/* Follows the red-black tree down to the mapping at `address` (up to 6.0). Returns as find_in_maple_tree() does. */
 static __always_inline __u64 find_in_rbtree(struct mm_struct *mm, __u64 address, struct vma_scratch *scratch, int *result)
 {
 	__u64 offset = bpf_core_field_offset(((struct vm_area_struct *)0)->vm_rb);
@@ -321,8 +328,10 @@ static __always_inline __u64 find_in_rbtree(struct mm_struct *mm, __u64 address,
 	return 0;
 }
 
-/* A number that changes when another file gets the inode's, and when the file is written: some file systems give no
- * generations, and a library that is overwritten in place has another table. */
+/*
+ * Returns a number that changes when another file gets the same inode number, and when the file is written. It mixes in the time of
+ * the last write because some file systems give no generations, and because a library that is overwritten in place needs a new table.
+ */
 static __always_inline __u32 content_generation(__u32 generation, __u64 seconds, __u64 nanoseconds)
 {
 	return generation ^ (__u32)((seconds * 1000000000ULL + nanoseconds) * 0x9e3779b97f4a7c15ULL >> 32);
@@ -363,7 +372,7 @@ static __always_inline void read_mapping_in_place(__u64 at, struct mapping *out,
 
 #define COPIED(type, member) (*(__u64 *)(copy + (bpf_core_field_offset(((type *)0)->member) & 248)))
 
-/* The same by copies: the mapping in one (it has had less than 256 bytes ever since), then file, inode, file system. */
+/* Reads a mapping by copies: first the vm_area_struct in one copy (it always had less than 256 bytes), then file, inode, file system. */
 static __always_inline int read_mapping_copied(
 	__u64 at, struct mapping *out, __u64 *mm, __u64 *flags, struct vma_scratch *scratch)
 {
@@ -371,7 +380,7 @@ static __always_inline int read_mapping_copied(
 	__u64 file, inode = 0, super = 0, seconds = 0, nanoseconds = 0;
 	long failed;
 
-	/* Not beyond its end: that may be the end of memory. */
+	/* Not beyond the end of the structure: memory may end there. */
 	if (bpf_probe_read_kernel(copy, bpf_core_type_size(struct vm_area_struct) & 255, (void *)at))
 		return MAPPING_UNREADABLE;
 	out->start = COPIED(struct vm_area_struct, vm_start);
@@ -408,7 +417,7 @@ static __always_inline int read_mapping_copied(
 	return failed ? MAPPING_UNREADABLE : 0;
 }
 
-/* One search. What it found may be kept if out->flags has MAPPING_STABLE; if it found nothing without, another may. */
+/* Searches once. If out->flags has MAPPING_STABLE, the answer is final and may be kept. Without it, another search may find a mapping. */
 static __always_inline int search_once(
 	const struct address_space *space, __u64 address, struct mapping *out, int in_place, struct vma_scratch *scratch)
 {
@@ -421,7 +430,7 @@ static __always_inline int search_once(
 	__builtin_memset(out, 0, sizeof(*out));
 	if (!mm)
 		return MAPPING_NO_MM;
-	/* Kernel addresses and tagged ones are nobody's mapping, and `below` counts on it. */
+	/* No process maps kernel addresses or tagged addresses. below() needs addresses less than 2^63. */
 	if (address >> 56)
 		return MAPPING_NONE;
 	if (in_place) {
@@ -450,8 +459,8 @@ static __always_inline int search_once(
 			out->flags |= MAPPING_EXECUTABLE;
 	}
 	after = in_place ? mapping_sequence(mm) : copied_sequence(mm);
-	/* No writer was inside: whatever we found is how it was. (Where only ends of writing are counted, one may be inside: but
-	 * then the count goes on, and drops what was kept, before user code can run at a new mapping.) */
+	/* No writer was active, so the result is right. (Where only ends of writing are counted, a writer may be active. But then the
+	 * count changes before user code can run at a new mapping, which drops the cached answer.) */
 	if (space->has_sequence && before == after && before == space->sequence && !(HAS_LOCK_SEQCOUNT && (before & 1)))
 		out->flags |= MAPPING_STABLE;
 	if (!vma || result)
@@ -464,16 +473,16 @@ static __always_inline int search_once(
 	return vdso && out->start == vdso ? MAPPING_VDSO : MAPPING_ANONYMOUS;
 }
 
-/* For 6.2 and later. Global, as the next one, so that it is verified once and not at each of a thousand frames. */
+/* Searches in place, for 6.2 and later. Global, so that it is verified once and not at each of a thousand frames. */
 __noinline int search_in_place(const struct address_space *space, __u64 address, struct mapping *out)
 {
-	/* Before 6.8 global functions are verified even if nobody calls them. */
+	/* Before 6.8 global functions are verified even if they are never called. */
 	if (!CAN_READ_IN_PLACE || !space || !out)
 		return MAPPING_UNREADABLE;
 	return search_once(space, address, out, 1, NULL);
 }
 
-/* For every kernel. */
+/* Searches by copies, for every kernel. Global for the same reason. */
 __noinline int search_by_copies(
 	const struct address_space *space, __u64 address, struct mapping *out, struct vma_scratch *scratch)
 {
@@ -483,9 +492,9 @@ __noinline int search_by_copies(
 }
 
 /*
- * What is mapped, with patience for writers. An answer that no writer could have disturbed is taken at once; one beside
- * which somebody wrote, when a second search gives the same: a mapping is several words, which a writer on another CPU
- * changes one after the other. "Nothing" is believed at the end of all attempts.
+ * Finds the mapping of an address, and searches again if a writer interferes. An answer is final at once if no writer was active.
+ * Otherwise a second search must give the same answer: a mapping is several words, and a writer on another CPU changes them one by
+ * one. "Nothing is mapped" is accepted after the last attempt.
  */
 static __always_inline int find_mapping_by(
 	const struct address_space *space, __u64 address, struct mapping *out, int in_place, struct vma_scratch *scratch)
@@ -510,9 +519,9 @@ static __always_inline int find_mapping_by(
 }
 
 /*
- * What is mapped at `address`: an enum mapping_result, and the mapping where there is one.
+ * Finds the mapping at `address`. Returns an enum mapping_result, and the mapping in `out` if there is one.
  *
- * `space` was read in this sample; `scratch` is used on kernels before 6.2 and belongs to this program on this CPU.
+ * `space` was read in this sample. `scratch` is used on kernels before 6.2; no other program on this CPU may use it meanwhile.
  */
 static __always_inline int find_mapping(
 	const struct address_space *space, __u64 address, struct mapping *out, struct vma_scratch *scratch)

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Pages of the current process, read where the kernel has all memory: its direct map (Documentation/arch/x86/x86_64/mm.rst).
+ * Reads pages of the current process in place: in the kernel's direct map of all memory (Documentation/arch/x86/x86_64/mm.rst).
  *
  *   address ─► pgd ─► (p4d ─►) pud ─► pmd ─┬─► pte ─► place in memory + begin of the direct map = 4 KiB that the walk may read
- *              512 entries each            └────────► the same of 2 MiB
+ *              512 entries each            └────────► the same, 2 MiB
  *
- * A word of the stack is a plain load then. Loads of which none waits for another are under way together, and what the processor has to
- * translate is one large page instead of many small ones; copies by bpf_probe_read_user() come one after the other, and wait.
+ * Then a word of the stack is a plain load. Independent loads overlap, and the processor translates one large page instead of many
+ * small pages. Copies by bpf_probe_read_user() come one after the other, and each waits.
  *
  * Reading page tables is safe. The kernel frees them by RCU, or after an interrupt on each CPU that may be reading them. Both wait for us:
- * the clock's program runs with interrupts off. The kernel's get_user_pages_fast() relies on this, too. There is one exception: while the
- * kernel switches to another process, the CPU may already count as running that process, and an NMI (a tick of the cycle counter) may come
- * just then. So in an NMI the first piece of the stack is copied: the kernel refuses to copy during a switch (nmi_uaccess_okay(), since
- * 6.3). Before 6.3, NMIs always copy. Programs at events may be interrupted, and always copy.
+ * the clock's program runs with interrupts off. The kernel's get_user_pages_fast() relies on this as well.
+ *
+ * There is one exception: an NMI (a tick of the cycle counter) may come while the kernel switches to another process. The CPU may then
+ * already count as running that process. So in an NMI the first piece of the stack is copied: the kernel refuses to copy during a switch
+ * (nmi_uaccess_okay(), since 6.3). Before 6.3, NMIs always copy. Programs at events may be interrupted, and always copy.
  *
  * Reading pages needs a check. To take a page from a process, the kernel clears its entry, has all CPUs that run the process flush the
  * translation, and only then frees the page. The flush usually is an interrupt, which waits for us. It is none with AMD's INVLPGB, and in
@@ -23,20 +24,22 @@
  * A page of memory that has failed is not caught. Loading from it is a machine check: in the kernel it stops the machine, in a copy it
  * would end the process only. So memory is not read in place once /proc/meminfo counts failed memory (sampler.rs looks once a minute).
  *
- * Where the direct map begins differs from boot to boot. User space knows it, or guesses (src/collector/sys/direct_map.rs), and
- * find_direct_map() in sampler.bpf.c proves it by words of user space's own memory.
+ * The begin of the direct map differs from boot to boot. User space knows it, or guesses it (src/collector/sys/direct_map.rs).
+ * find_direct_map() in sampler.bpf.c proves it: it must lead to words that user space has written to its own memory.
  *
- * Promises: nothing is read through an entry that does not let the process read, or beyond the end of memory (pages that only a protection
- * key denies are read); a place that is not mapped reads as 0; walk->moved is set if a page was taken away. The caller sees to it that
- * interrupts are off, that in an NMI a copy came first, and that frames are dropped if walk->moved is set. x86_64, 6.2 and later;
- * elsewhere pgd stays 0.
+ * Promises: a page is read only if its entries let the process read it. Pages that only a protection key denies are read. Nothing is
+ * read beyond the end of memory. A place that is not mapped reads as 0. If a page was taken away, walk->moved is set.
+ *
+ * The caller ensures that interrupts are off and that in an NMI a copy came first. It drops the frames if walk->moved is set.
+ *
+ * Used on x86_64, 6.2 and later. Elsewhere pgd stays 0.
  */
 #ifndef FLAMETOP_DIRECT_H
 #define FLAMETOP_DIRECT_H
 
 #include "tables.h"
 
-/* Entries of tables: arch/x86/include/asm/pgtable_types.h, but for ENTRY_SPECIAL the processor's. */
+/* Bits of table entries: arch/x86/include/asm/pgtable_types.h. The processor defines all except ENTRY_SPECIAL. */
 #define ENTRY_PRESENT (1ULL << 0)
 #define ENTRY_USER (1ULL << 2)
 #define ENTRY_LARGE (1ULL << 7) /* not in tables of 4 KiB */
@@ -63,7 +66,7 @@ static __always_inline __u64 table_entry(__u64 table, __u64 address, __u32 shift
 	return word_at(entry_place(table, address, shift));
 }
 
-/* Where the kernel has the memory that an entry is about, if it is of no device; 0: nowhere. */
+/* Returns the address in the direct map of the memory that an entry maps. 0: there is none, or it belongs to a device. */
 static __always_inline __u64 place_of(const struct direct_map *map, __u64 entry, __u64 low_bits)
 {
 	__u64 place = entry & ENTRY_PLACE & ~low_bits;
@@ -73,7 +76,7 @@ static __always_inline __u64 place_of(const struct direct_map *map, __u64 entry,
 	return map->begin + place;
 }
 
-/* Where the table is that an entry leads to; 0: nowhere. */
+/* Returns the address of the table that an entry points to; 0: there is none. */
 static __always_inline __u64 next_table(const struct direct_map *map, __u64 entry)
 {
 	return entry & ENTRY_LARGE ? 0 : place_of(map, entry, 0);
@@ -93,8 +96,10 @@ static __always_inline __u64 pmd_place(const struct direct_map *map, __u64 pgd, 
 	return entry_place(table, address, PMD_SHIFT);
 }
 
-/* Returns where the kernel has the page of an address, and the shift of the page's size; 0: nowhere. `at` is the place of an entry and
- * `entry` the entry there: on call those of the address's 2 MiB, on return those of its page. */
+/*
+ * Returns the address of a page in the direct map, and the shift of the page's size; 0: there is none. `at` is the place of an entry
+ * and `entry` is its content: on call, of the 2 MiB around the address; on return, of the address's page.
+ */
 static __always_inline __u64 page_of(const struct direct_map *map, __u64 *at, __u64 *entry, __u64 address, __u32 *shift)
 {
 	__u64 table;
@@ -112,14 +117,14 @@ static __always_inline __u64 page_of(const struct direct_map *map, __u64 *at, __
 	return place_of(map, *entry, 0);
 }
 
-/* Makes the page of an address the walk's window. Whether it can be read so. */
+/* Makes the page of an address the walk's window. Returns whether it can be read in place. */
 static __always_inline int enter_page(struct walk *walk, __u64 address)
 {
 	__u32 shift;
 	__u64 page, at, entry;
 
 	if (address >> PMD_SHIFT != walk->pmd_number) {
-		/* Higher than any process's of four levels; of five it is one that asked for it. */
+		/* 0 above 47 bits: with four levels no process has such addresses, with five only a process that requests them. */
 		walk->pmd_place = address >> 47 ? 0 : pmd_place(&walk->direct, walk->pgd, address);
 		walk->pmd = walk->pmd_place ? word_at(walk->pmd_place) : 0;
 		walk->pmd_number = address >> PMD_SHIFT;
@@ -137,8 +142,10 @@ static __always_inline int enter_page(struct walk *walk, __u64 address)
 	return 1;
 }
 
-/* Compares the entries with those by which the window's page was found. If one has changed, the words may be another page's: sets
- * walk->moved, and from here on the stack is copied. */
+/*
+ * Checks that the entries that led to the window's page have not changed. If one has, the words may belong to another page: sets
+ * walk->moved, and from here on the stack is copied.
+ */
 static __always_inline void leave_page(struct walk *walk)
 {
 	if (!walk->page_place)
@@ -150,7 +157,7 @@ static __always_inline void leave_page(struct walk *walk)
 	}
 }
 
-/* What user space asks: do these words lie at this address, if the direct map is this? */
+/* A question of user space: do these words lie at this address if the direct map is `map`? */
 struct direct_map_question {
 	__u64 address; /* of two words of its own, in one page */
 	__u64 words[2]; /* that nobody else has */
@@ -158,7 +165,7 @@ struct direct_map_question {
 };
 _Static_assert(sizeof(struct direct_map_question) == 56, "see direct_map.rs");
 
-/* The answer. Global, so that it is verified once. */
+/* Answers a direct_map_question: 1 if the words are there. Global, so that it is verified once. */
 __noinline int leads_to_words(__u64 pgd, const struct direct_map_question *question)
 {
 	__u32 shift;

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What the walk of a user stack holds, one of each for each CPU, and what it looks up: the tables made from unwind
- * information (src/unwind), behind two caches.
+ * The state of user stack walks, one for each CPU, and the look-up of unwind tables (src/unwind) behind two caches.
  *
  *   pc ─► mapping ─► {object, offset in its file} ─► rule: to bpf/walk/walk.h
  *         cache of CPU                               cache of CPU
  *         else bpf/lookup/mappings.h, `files`                    else `objects` ─► index ─► rows ─► rules, in `segments`
  *
- * The cache of mappings is keyed by address space and its generation: see docs/unwinding.md. That of rules is keyed by
- * object and offset, whose content never changes: it is never emptied and serves all processes.
+ * The cache of mappings is keyed by address space and generation: see docs/unwinding.md. The cache of rules is keyed by object and
+ * offset. An object's content never changes, so this cache is never emptied and serves all processes.
  *
- * Promises: bounded time; a cache answers what a search would. Owed by the caller: no second program uses the same element of
- * `cpu_states` meanwhile. The clock's programs of one CPU never nest (bpf_prog_active in kernel/events/core.c); those of events
- * may, and claim theirs (probes.bpf.c).
+ * Promises: bounded time; a cache gives the same answer as a search. The caller ensures that no second program uses the same element
+ * of `cpu_states` meanwhile. The clock's programs never nest on one CPU (bpf_prog_active in kernel/events/core.c). Programs at events
+ * may nest, so they claim their element (probes.bpf.c).
  */
 #ifndef FLAMETOP_TABLES_H
 #define FLAMETOP_TABLES_H
@@ -20,29 +19,31 @@
 #include "../record.h"
 #include "mappings.h"
 
-/* Stack that is read at once, from the begin of a line of memory into lines: a call costs the same for 8 bytes as for 1 KiB, nearly, and
- * processors copy lines fastest (docs/unwinding.md). */
+/*
+ * Size of the window: the part of the stack that one call reads, 1 KiB. It begins at a cache line and is copied to whole lines. A call
+ * costs nearly the same for 8 bytes as for 1 KiB, and processors copy lines fastest (docs/unwinding.md).
+ */
 #define WINDOW_WORDS 128
 #define LINE_BYTES 64
 /* Powers of two. 32 KiB and 128 KiB a CPU. */
 #define CACHED_MAPPINGS 512
 #define CACHED_RULES 8192
-/* Places for a rule: those of one line of the processor's cache, so that to look at all of them costs no more than at one. */
+/* Places for a rule. They fill one cache line of the processor, so looking at all of them costs as much as looking at one. */
 #define RULE_WAYS 4
-/* Last stacks of threads, of which one is being written, and frames of each: 49 KiB a CPU. */
+/* Last stacks of threads, including the stack that is being written, and frames of each: 49 KiB a CPU. */
 #define PAST_STACKS 16
 #define PAST_FRAMES 128
 /* Threads whose owner a CPU remembers, found by the low bits of their number. A power of two. */
 #define KNOWN_TASKS 64
-/* Kinds of code for which no table was found, in one walk, that user space is told of. */
+/* Requests for missing tables that one walk may send to user space. */
 #define MAX_WISHES 4
 /* Users whose stack dumps a CPU counts at one time. A power of two: see may_dump() of bpf/walk/dump.h. */
 #define DUMP_USERS 8
-/* How often a walk looks again for a table that was replaced. */
+/* Repeated look-ups of one walk after it met a table that was removed or replaced. */
 #define MAX_RELOCATIONS 4
 /* Shift that turns nanoseconds into units of about a second. */
 #define TIME_SHIFT 30
-/* The time of a look-up that no cache answers, counted in frames that the caches answer. */
+/* The time of a look-up that misses its cache, counted in frames that the caches answer. */
 #define SEARCH_FRAMES 8
 #define SEARCH_RULE_FRAMES 2
 #define WINDOW_FRAMES 2
@@ -65,13 +66,13 @@ enum rule_form {
 	FORM_BELOW_TOP = 2,
 	FORM_TWICE = 4,
 };
-/* A gap because there is no table at all: as no table has it. */
+/* A gap because there is no table at all. No table holds this value. */
 #define RULE_NO_TABLE (RULE_GAP | 1 << 3)
 
 /* A gap of a table that a better one follows. Lookups return it; no table holds it. */
 #define RULE_GAP_FOR_NOW (RULE_GAP | 2 << 3)
 
-/* Not to be guessed either: the function is on its way to another stack. Invalid::StackPointer of rule.rs. */
+/* No rule, and no guess either: the function is switching to another stack. Invalid::StackPointer of rule.rs. */
 #define RULE_INVALID_STACK_POINTER (RULE_INVALID | 8 << 3)
 
 #define RULE_KIND(rule) ((rule) & 7)
@@ -92,7 +93,7 @@ enum code_kind {
 	CODE_WITHOUT_TABLE = 2,
 };
 
-/* Code that is mapped. */
+/* A mapping of code. */
 struct mapped {
 	__u64 start;
 	__u64 size;
@@ -102,7 +103,7 @@ struct mapped {
 	__u64 kind;
 };
 
-/* The same, in a state of an address space. A line. */
+/* A mapping of code in one state of an address space. Fills a cache line. */
 struct cached_mapping {
 	__u64 mm;
 	__u64 id;
@@ -130,12 +131,12 @@ struct past_stack {
 	__u32 sequence;
 	__u32 tid;
 	__u32 frames; /* the outermost PAST_FRAMES of them are kept, frame n at n % PAST_FRAMES */
-	__u32 first; /* from which on each is found from the one before by nothing but stack and frame pointer */
+	__u32 first; /* from this frame on, each is found from the one before by stack and frame pointer alone */
 	struct mapped map; /* the innermost frame's; size 0: not known */
 	struct past_frame frame[PAST_FRAMES];
 };
 
-/* Where the kernel has all memory: bpf/lookup/physmap.h. */
+/* The kernel's direct map of all memory: bpf/lookup/physmap.h. */
 struct direct_map {
 	__u64 begin; /* is added to a place in memory; 0: not known */
 	__u64 end; /* places in memory lie below */
@@ -145,15 +146,17 @@ struct direct_map {
 };
 
 /*
- * The state of a walk. What each frame needs, but for the registers, comes first: an instruction of x86 has one byte for an offset below
- * 128, and four for others, and between two ticks the CPU forgets most code.
+ * The state of a walk.
+ *
+ * Members that each frame needs come first, except the registers: an x86 instruction takes one byte for an offset below 128, and four
+ * for a larger one. Short code matters because the CPU's caches lose most of it between two ticks.
  */
 struct walk {
 	__u64 pc;
 	struct mapped map; /* the mapping that the last address was in */
 	__u64 window_at; /* address that the window begins with */
-	__u64 window_bytes; /* so many can be read there */
-	__u64 window; /* where those are: cpu_state::window, or a page where the kernel has it */
+	__u64 window_bytes; /* that can be read there */
+	__u64 window; /* where the bytes are: cpu_state::window, or a page in the kernel's direct map */
 	__u32 frames;
 	__u16 first_frame; /* place of the first user frame among the sample's frames */
 	__u8 scripted; /* the process has an interpreter: stack pointers are noted. bpf/walk/script.h */
@@ -169,17 +172,17 @@ struct walk {
 	__u8 is_return; /* pc is a return address: it is looked up one byte before */
 	__u8 fresh; /* all registers are those of pc's frame: nothing was unwound since they were saved */
 	__u8 guessed;
-	__u8 guess_end; /* why the frame before was guessed: the reason, if what was found is no code */
+	__u8 guess_end; /* why the frame before was guessed: the stop reason if the guessed address is no code */
 	__u8 end;
 	__u8 in_syscall;
 	__u8 newborn; /* a thread that has not left the system call that made it */
 	__u8 next_goroutine; /* a frame was one in which the thread has its next goroutine already (Go) */
-	__u64 regs[32]; /* by their DWARF numbers; what `valid` does not name is unknown */
+	__u64 regs[32]; /* by their DWARF numbers; known if their bit is set in `valid` */
 	struct address_space space;
 	__u64 pgd; /* the tables of the process's pages; 0: memory is copied. This and the next: bpf/lookup/physmap.h */
-	__u64 pgd_after_copy; /* the same, from the first copy on that can be had */
+	__u64 pgd_after_copy; /* the same, but used only after the first copy that succeeds */
 	struct direct_map direct;
-	__u64 pmd_number; /* address >> 21 of what pmd is about; ~0: nothing */
+	__u64 pmd_number; /* address >> 21 of the 2 MiB that pmd maps; ~0: none */
 	__u64 pmd;
 	__u64 pmd_place; /* the place of that entry */
 	__u64 page; /* the entry by which the window was found: one of a page table, or pmd */
@@ -213,7 +216,7 @@ enum dump_state {
 	DUMP_REFUSED = 2,
 };
 
-/* Pages of stacks of one user that were copied in about a second. */
+/* Number of stack pages of one user that were copied in about a second. */
 struct dump_user {
 	__u32 uid;
 	__u32 time; /* walk::time */
@@ -221,7 +224,7 @@ struct dump_user {
 	__u32 reserved;
 };
 
-/* Pages of stacks that a CPU has copied in about a second. */
+/* Number of stack pages that a CPU has copied in about a second. */
 struct dump_budget {
 	__u32 time; /* walk::time */
 	__u32 pages;
@@ -252,8 +255,10 @@ struct script_state {
 };
 
 /*
- * What a CPU walks with. Too large for a value for each CPU, of which the kernel allows 32 KiB. What is larger comes last: an
- * instruction of BPF has 16 bits for an offset, and three more are made where that is not enough.
+ * The state that the walks of one CPU use.
+ *
+ * It is too large for a per-CPU map: the kernel allows values of 32 KiB there. Large members come last: a BPF instruction has 16 bits
+ * for an offset, and a larger offset takes three more instructions.
  */
 struct cpu_state {
 	struct walk walk;
@@ -274,8 +279,11 @@ struct cpu_state {
 };
 _Static_assert(__builtin_offsetof(struct cpu_state, mappings) <= 0x7fff, "what has a place of its own in instructions");
 
-/* One element for each CPU that is switched on, and some for CPUs that are switched on later. Their number is set before loading
- * (room_for() of src/collector/sources/clock.rs). User space does not map it. BPF_F_MMAPABLE aligns it to a page, and so elements to lines. */
+/*
+ * One element for each CPU that is switched on, and some for CPUs that are switched on later. Their number is set before loading
+ * (room_for() of src/collector/sources/clock.rs). User space does not map this map. BPF_F_MMAPABLE aligns it to a page, and so its
+ * elements to cache lines.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -292,7 +300,7 @@ struct segment_map {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	/* Sizes, not types: of what is behind two pointers clang describes no more than the name. */
+	/* Sizes, not types: clang describes a type behind two pointers by its name only. */
 	__uint(key_size, sizeof(__u32));
 	__uint(value_size, sizeof(struct segment));
 };
@@ -305,7 +313,7 @@ struct {
 	__array(values, struct segment_map);
 } segments SEC(".maps");
 
-/* User space maps it to read when each object was last used. */
+/* Tables of objects by slot. User space maps this to read when each object was last used. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -314,7 +322,7 @@ struct {
 	__type(value, struct object);
 } objects SEC(".maps");
 
-/* Preallocated: perf_event programs may use no other hash map before 6.1. */
+/* File → object. Preallocated: before 6.1, perf_event programs may use no other hash map. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_OBJECTS);
@@ -341,14 +349,14 @@ static __always_inline __u32 *segment_words(__u32 number)
 	return segment ? segment->words : NULL;
 }
 
-/* Two places for each address: neighbours in a pair. */
+/* Returns the first of the two places for an address. Both form a pair of neighbours. */
 static __always_inline __u32 mapping_hash(const struct address_space *space, __u64 address)
 {
 	return ((space->id + space->mm + (address >> 16)) * HASH_FACTOR) >> 55;
 }
 _Static_assert(CACHED_MAPPINGS == 1 << (64 - 55), "as many as the hash has values");
 
-/* User space is to make the table of an object. */
+/* Notes a request to user space for the table of an object. */
 static __always_inline void wish_for(struct cpu_state *cpu, const struct mapping *mapping, const struct object_key *key)
 {
 	__u32 number = cpu->walk.wishes;
@@ -365,8 +373,8 @@ static __always_inline void wish_for(struct cpu_state *cpu, const struct mapping
 }
 
 /*
- * What is mapped at an address, found the long way, and kept for the next time. 0, or an enum user_end. Global, as the
- * next one, so that it is verified once.
+ * Searches the mapping of an address in the address space, and caches it. Returns 0, or an enum user_end. Global, so that it is
+ * verified once; so is search_rule().
  */
 __noinline int search_mapping(struct cpu_state *cpu, __u64 address)
 {
@@ -406,7 +414,7 @@ __noinline int search_mapping(struct cpu_state *cpu, __u64 address)
 	walk->map.offset = mapping.page_offset << 12;
 	walk->map.serial = 0;
 	if (walk->map.kind == CODE_OF_FILE) {
-		/* The vDSO is of no file: inode 0. */
+		/* The vDSO belongs to no file: inode 0. */
 		key.inode = mapping.inode;
 		key.device = mapping.device;
 		key.generation = mapping.generation;
@@ -427,7 +435,7 @@ __noinline int search_mapping(struct cpu_state *cpu, __u64 address)
 	if (!(mapping.flags & MAPPING_STABLE) && walk->space.has_sequence)
 		return 0;
 
-	/* The one that was looked for moves to its neighbour. */
+	/* The new entry takes the first place of the pair. The old one moves to the second. */
 	__u32 at = mapping_hash(&walk->space, address) & (CACHED_MAPPINGS - 1);
 	struct cached_mapping *first = &cpu->mappings[at & (CACHED_MAPPINGS - 1)];
 	struct cached_mapping *second = &cpu->mappings[(at ^ 1) & (CACHED_MAPPINGS - 1)];
@@ -439,7 +447,7 @@ __noinline int search_mapping(struct cpu_state *cpu, __u64 address)
 	return 0;
 }
 
-/* Makes walk->map that of an address; 0, or an enum user_end. */
+/* Sets walk->map to the mapping of an address. Returns 0, or an enum user_end. */
 static __always_inline int locate(struct cpu_state *cpu, __u64 address)
 {
 	struct walk *walk = &cpu->walk;
@@ -460,7 +468,7 @@ static __always_inline int locate(struct cpu_state *cpu, __u64 address)
 	return search_mapping(cpu, address);
 }
 
-/* Only of offsets below 4 GiB. */
+/* Returns the cache key of a rule. Valid for offsets below 4 GiB only. */
 static __always_inline __u64 rule_key(__u32 serial, __u64 offset)
 {
 	return (__u64)serial << 32 | (__u32)offset;
@@ -472,7 +480,7 @@ static __always_inline __u32 rule_hash(__u64 key)
 }
 _Static_assert(CACHED_RULES == RULE_WAYS << (64 - 53), "as many as the hash has values");
 
-/* The rule at an offset in the file of walk->map, found the long way and kept: walk->rule. */
+/* Searches the rule at an offset in the file of walk->map, and caches it. The result is walk->rule. */
 __noinline int search_rule(struct cpu_state *cpu, __u64 offset)
 {
 	__u32 page = offset >> TABLE_PAGE_SHIFT;
@@ -489,18 +497,18 @@ __noinline int search_rule(struct cpu_state *cpu, __u64 offset)
 	slot = walk->map.slot;
 	serial = walk->map.serial;
 	struct object *object = bpf_map_lookup_elem(&objects, &slot);
-	/* Taken out meanwhile: what is kept of the mapping is out of date. */
+	/* The table was removed meanwhile, so the cached mapping is out of date. */
 	if (!object || object->serial != serial) {
 		walk->rule = RULE_NO_TABLE;
 		return 0;
 	}
-	/* Coarse, so that CPUs seldom fight for the line. */
+	/* Coarse time, so that CPUs seldom compete for the cache line. */
 	if (object->used != walk->time)
 		object->used = walk->time;
-	/* Keys have 32 bits for the offset; no code lies so far behind. */
+	/* Keys have 32 bits for the offset. No code lies at a larger one. */
 	if (offset >> 32)
 		return 0;
-	/* Mostly there is one. No loop here is unrolled: between two ticks the CPU forgets code, and each line of it is fetched again. */
+	/* Mostly there is one range. No loop here is unrolled: the caches lose code between two ticks, and each line is fetched again. */
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < MAX_RANGES; i++) {
 		struct object_range *range = &object->range[i];
@@ -524,13 +532,13 @@ __noinline int search_rule(struct cpu_state *cpu, __u64 offset)
 		__u32 at = entry->first;
 		__u32 count = entry->count;
 		__u64 end = at + count;
-		/* The last row that is not behind the offset: its upper half is not greater. */
+		/* Wanted is the last row that is not behind the offset: its upper half is not greater. */
 		__u64 key = (offset & ((1 << TABLE_PAGE_SHIFT) - 1)) << 16 | 0xffff;
 
 		rows = segment_words(entry->segment);
 		if (!rows)
 			return 0;
-		/* Half further each time, if the row there does not lie behind the key; no jump depends on that. Pages have 21 rows, mostly. */
+		/* Each step goes `half` rows further if that row is not behind the key. No jump depends on it. Most pages have 21 rows. */
 #pragma clang loop unroll(disable)
 		for (__u32 half = count > 128 ? 512 : count > 16 ? 64 : 8; half; half >>= 1) {
 			__u32 probe = at + half;
@@ -561,7 +569,7 @@ __noinline int search_rule(struct cpu_state *cpu, __u64 offset)
 	OPAQUE(place);
 	struct cached_rule *cached = &cpu->rules[place & (CACHED_RULES - RULE_WAYS)];
 	OPAQUE(cached);
-	/* The one that came first goes. */
+	/* The oldest entry is dropped. */
 	cached[3] = cached[2];
 	cached[2] = cached[1];
 	cached[1] = cached[0];

@@ -5,15 +5,15 @@
  * A process can make its stack expensive: 2,048 frames, each on another page and in another mapping, none of them in a cache. Walking such
  * a stack took half a millisecond with interrupts off. The sampling clock may tick 25,000 times a second.
  *
- *   credit   grows by 82 ns in each microsecond, up to 4 ms; the time of each sample is subtracted from it
- *   limit    the time that one walk may take: 100 µs while the credit is above 1.6 ms, else 1/16 of the credit, but at least 2 µs
+ *   credit   Grows by 82 ns in each microsecond, up to 4 ms. The time of each sample is subtracted from it.
+ *   limit    The time that one walk may take. It is 100 µs while the credit is above 1.6 ms, else 1/16 of the credit, but at least 2 µs.
  *
  * So the limit falls until all samples together take the granted share. All threads have the same limit. Usual stacks take a few
  * microseconds and stay whole; expensive stacks are cut (USER_END_TIME).
  *
  * A walk reads the clock after every 64 frames, or after every 8 if its limit is low. A search counts as several frames. A usual walk
- * ends before its first reading. While there is much credit, such a sample does not read the clock at its end either and is charged
- * USUAL_CHARGE: reading the clock costs 3 % of a usual sample.
+ * ends before its first reading. While there is much credit, such a sample does not read the clock at its end either; it is charged
+ * USUAL_CHARGE. Reading the clock costs 3 % of a usual sample.
  *
  * A hypervisor may run another guest meanwhile. So at most MOST_BETWEEN_LOOKS of the time between two readings counts, and one pause does
  * not cut a walk. At most MOST_CHARGE of one sample's time is subtracted from the credit.
@@ -43,7 +43,7 @@ const volatile __u64 walk_time = 100000;
 /* With a limit below this, the clock is read every LOOK_OFTEN frames. */
 #define LITTLE_TIME 40000
 
-/* Sets the limit of a walk that begins. The sample's time counts as its begin; after the kernel's stack was walked, the clock is read. */
+/* Sets the limit of a walk that begins. Its begin is the sample's time, or the clock's if the kernel's stack was walked before. */
 static __always_inline void begin_time(struct cpu_state *cpu, int after_kernel)
 {
 	struct walk *walk = &cpu->walk;

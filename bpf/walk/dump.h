@@ -2,18 +2,18 @@
 /*
  * Stack dumps: copies of stacks that cannot be walked yet.
  *
- * A walk may come to code whose unwind table is still being made. Then the registers of that frame and the stack above it are copied to
- * user space, which continues the walk by the same rules when the table is there (src/collector/processes/dumped.rs). So the first sample of
- * a program is whole, even if the program ends before its second one.
+ * A walk may meet code whose unwind table is still being made. Then the registers of that frame and the stack above it are copied to user
+ * space. When the table is ready, user space continues the walk by the same rules (src/collector/processes/dumped.rs). So the first
+ * sample of a program is complete, even if the program ends before its second sample.
  *
  *   cpu_states[…].sample ─► records        flags: SAMPLE_HAS_DUMP
  *   registers, stack ─────► stack_dumps    same CPU, same time
  *
- * A dump has 5 pages, of which the first may be partly below the stack pointer: enough for nearly all stacks of small programs. If the stack
- * goes on behind them, it has 17: a compiler's threads need as much.
+ * A dump has 5 pages. The first page may be partly below the stack pointer. That is enough for nearly all stacks of small programs. If
+ * the stack continues behind 5 pages, the dump has 17 pages: a compiler's threads need as much.
  *
- * Dumps have a ring of their own: they never take the room of samples. Each CPU may copy `most_dump_pages` in about a second, and half of
- * them for any one user other than root. A page takes about 0.4 µs.
+ * Dumps have a separate ring buffer, so they never take room from samples. Each CPU may copy `most_dump_pages` in about a second, and
+ * half of them for any one user other than root. A page takes about 0.4 µs.
  */
 #ifndef FLAMETOP_DUMP_H
 #define FLAMETOP_DUMP_H
@@ -23,13 +23,13 @@
 /* Pages that each CPU may copy in about a second. Set before loading; 0: there are no dumps. */
 const volatile __u32 most_dump_pages = 8192;
 
-/* Its size is set before loading. */
+/* Ring buffer of stack dumps. Its size is set before loading. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 22);
 } stack_dumps SEC(".maps");
 
-/* Whether the budget allows so many pages more on this CPU. If so, they are counted. */
+/* Tells whether the budget allows `pages` more pages on this CPU. If so, counts them. */
 static __always_inline int may_dump(struct cpu_state *cpu, __u32 pages)
 {
 	struct dump_budget *budget = &cpu->dumps;
@@ -55,7 +55,7 @@ static __always_inline int may_dump(struct cpu_state *cpu, __u32 pages)
 	return 1;
 }
 
-/* Fills in a dump of so many pages, a constant. */
+/* Fills in a dump and sends it. `pages` is a constant. */
 static __always_inline void fill_dump(struct cpu_state *cpu, struct stack_dump *dump, int pages)
 {
 	struct walk *walk = &cpu->walk;
@@ -78,7 +78,7 @@ static __always_inline void fill_dump(struct cpu_state *cpu, struct stack_dump *
 #pragma unroll
 	for (int i = 0; i < 32; i++)
 		dump->regs[i] = walk->regs[i];
-	/* Page by page: of a read that fails in the middle nothing is left. */
+	/* Page by page: a read that fails in the middle leaves nothing. */
 	if (bpf_probe_read_user(dump->stack + slack, bytes, (void *)sp)) {
 		bytes = 0;
 	} else {
@@ -101,7 +101,7 @@ static __always_inline int has_exchanged_returns(void)
 	return bpf_core_field_exists(task->utask) && task->utask && task->utask->return_instances;
 }
 
-/* Copies the registers of the frame that the walk is at, and the stack from its stack pointer on. Once in a walk. */
+/* Copies the registers of the walk's current frame, and the stack from its stack pointer on. At most once in a walk. */
 __noinline int dump_stack(struct cpu_state *cpu)
 {
 	struct stack_dump *dump;
@@ -114,7 +114,7 @@ __noinline int dump_stack(struct cpu_state *cpu)
 
 	if (walk->dump || !most_dump_pages)
 		return 0;
-	/* Return addresses that uretprobes have exchanged are known in the kernel only. */
+	/* If uretprobes have exchanged return addresses, only the kernel knows the true ones, so user space could not continue. */
 	if (has_exchanged_returns())
 		return 0;
 	walk->dump = DUMP_REFUSED;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The caller, where no unwind information tells: by the frame pointer, or by the code. Believed only if a call ends at its return
- * address.
+ * Guesses the caller where there is no unwind information: by the frame pointer, or by the machine code. A guess is accepted only if a
+ * call ends at the return address.
  */
 #ifndef FLAMETOP_GUESS_H
 #define FLAMETOP_GUESS_H
@@ -9,8 +9,8 @@
 #include "step.h"
 
 /*
- * The stack ends where there should be a return address and is none. In the kernel, nothing that cannot be read is missing for
- * that reason: it may be mending just that page.
+ * Ends the walk at a frame without a return address. The frame is a root if a system call has just made its thread. An unreadable
+ * word does not count as a new thread's if the sample was taken in the kernel, which may be handling a fault of that page just now.
  */
 static __always_inline int ends_without_caller(struct walk *walk, int reason)
 {
@@ -19,7 +19,7 @@ static __always_inline int ends_without_caller(struct walk *walk, int reason)
 	return ends(walk, may_be_new && returns_from_syscall(walk, walk->pc) ? USER_END_ROOT : reason);
 }
 
-/* The same, to a frame that was guessed: if a call ends there. */
+/* Goes to a guessed caller if a call ends at its return address. Returns whether it did. */
 static __always_inline int believe(struct walk *walk, __u64 pc, __u64 sp, __u64 fp)
 {
 	pc = code_address(pc);
@@ -31,7 +31,7 @@ static __always_inline int believe(struct walk *walk, __u64 pc, __u64 sp, __u64 
 	return 1;
 }
 
-/* The caller, without unwind information. Whether the walk ends. */
+/* Goes to the caller without unwind information. Returns whether the walk ends. */
 __noinline int guess_caller(struct cpu_state *cpu, __u32 reason)
 {
 	__u64 pc = 0, saved = 0;
@@ -59,8 +59,8 @@ __noinline int guess_caller(struct cpu_state *cpu, __u32 reason)
 		if (fresh && place == IN_X30 && believe(walk, walk->regs[REG_LR], sp, fp))
 			return 0;
 		/*
-		 * Anything else is a guess that may leave out a caller: code that is made at run time keeps frame pointers, or does
-		 * not, all of it; but of compiled code without unwind information most has been told not to.
+		 * Without a frame record, a guess by the frame pointer may leave out a caller. JIT code either keeps frame pointers
+		 * everywhere or nowhere. But most compiled code without unwind information was built without frame pointers.
 		 */
 		if (place != IN_FRAME_RECORD && walk->map.kind != CODE_ANONYMOUS)
 			return ends(walk, reason);
@@ -74,7 +74,8 @@ __noinline int guess_caller(struct cpu_state *cpu, __u32 reason)
 			if (!saved && !pc)
 				return ends(walk, USER_END_ZERO);
 #if defined(__TARGET_ARCH_x86)
-			/* Nothing is known of this code. Most keeps no frame pointer, and has its caller's caller's in the register. */
+			/* Nothing is known of this code. Most code keeps no frame pointer. Then the register leads to the caller's
+			 * caller, and the guess would leave out a frame. */
 			if (reason == USER_END_NO_TABLE && !calls_with_frame(pc, walk->pc))
 				return ends(walk, reason);
 #endif
@@ -83,7 +84,7 @@ __noinline int guess_caller(struct cpu_state *cpu, __u32 reason)
 		}
 	}
 #if defined(__TARGET_ARCH_x86)
-	/* A function that calls nobody and has no frame: stubs of system calls, and assembly. */
+	/* A leaf function without a frame: stubs of system calls, and assembly. */
 	if (fresh && reason != USER_END_NO_TABLE && !read_stack(cpu, sp, &pc) && believe(walk, pc, sp + 8, fp))
 		return 0;
 #endif

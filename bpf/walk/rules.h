@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The caller by a rule of unwind information (src/unwind/table/packed.rs draws one).
+ * Goes to the caller by a rule of unwind information. src/unwind/table/packed.rs draws a rule.
  *
- *   rule ─┬─► apply_plain_rule   stack and frame pointer are enough: nearly all, and the only ones whose code each frame touches
- *         ├─► apply_rule         everything else that leads to a caller
+ *   rule ─┬─► apply_plain_rule   rules that need the stack and frame pointer only: nearly all rules
+ *         ├─► apply_rule         all other rules that lead to a caller
  *         └─► apply_other_rule   roots, signals, gaps
+ *
+ * Each frame runs the code of apply_plain_rule(). The other two are separate functions, so that usual frames do not touch their code.
  */
 #ifndef FLAMETOP_RULES_H
 #define FLAMETOP_RULES_H
@@ -12,7 +14,7 @@
 #include "guess.h"
 #include "stack_cache.h"
 
-/* Whether a register is known in this frame; its value. */
+/* Reads a register of this frame. Returns whether it is known. */
 static __always_inline int known(struct walk *walk, __u64 number, __u64 *value)
 {
 	__u32 at = number & 31;
@@ -22,8 +24,10 @@ static __always_inline int known(struct walk *walk, __u64 number, __u64 *value)
 	return walk->valid >> (at & 31) & 1;
 }
 
-/* The caller by a rule. Whether the walk ends. Global: inside of the loop the verifier would look at all of its ways
- * again and again: 218,987 instructions and 0.25 s on 6.18, against 11,060 and 10 ms. */
+/*
+ * Goes to the caller by a rule. Returns whether the walk ends. Global: inside of the loop the verifier would follow all of its paths
+ * again and again. That would be 218,987 instructions and 0.25 s on 6.18, instead of 11,060 and 10 ms.
+ */
 __noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
 {
 
@@ -51,7 +55,7 @@ __noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
 		int reason = left_stack(walk, rule, &cfa, &pc);
 
 		if (reason) {
-			/* By what the thread says of itself, which retrace() does not compare: no later stack is followed to here. */
+			/* This end depends on data of the thread that retrace() does not compare: later walks must not reuse the stack. */
 			walk->past_first = walk->frames;
 			return ends(walk, reason);
 		}
@@ -76,8 +80,8 @@ __noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
 	if (cfa & 7)
 		return ends(walk, USER_END_BAD_FRAME);
 	if (left || (cfa <= sp && !(cfa == sp && RULE_RA_IN_REGISTER(rule)))) {
-		/* Stacks grow downwards: callers lie above. But a function may come back to another stack: by a register or a word that it has put
-		 * the stack pointer into. */
+		/* Stacks grow downwards, so callers lie above. But a function may return to another stack, whose stack pointer it has saved
+		 * in a register or in a word of memory. */
 		int by_register = RULE_KIND(rule) == RULE_REGISTER && MAY_SWITCH_BY(RULE_REGISTER_OF(rule));
 		int by_word = RULE_KIND(rule) == RULE_DEREF || (RULE_KIND(rule) == RULE_SPECIAL && RULE_REGISTER_OF(rule) == FORM_TWICE);
 
@@ -87,14 +91,14 @@ __noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
 		jumped = 1;
 	}
 
-	/* Lowest address first: the window that is read begins there. The frame pointer lies below the return address. */
+	/* The lowest address is read first, because the window begins there. The frame pointer lies below the return address. */
 #if defined(__TARGET_ARCH_x86)
 	__u64 ra_place = cfa - 8;
 #else
 	__u64 ra_place = cfa + 8 * RULE_SLOT(rule);
 #endif
 	int fp_known = walk->valid >> REG_FP & 1;
-	/* Whether nothing but stack and frame pointer is needed: see bpf/walk/stack_cache.h. */
+	/* Whether the rule needs stack and frame pointer only: see bpf/walk/stack_cache.h. */
 	int is_plain = RULE_KIND(rule) == RULE_REGISTER &&
 		       (RULE_REGISTER_OF(rule) == REG_SP || RULE_REGISTER_OF(rule) == REG_FP) && !jumped &&
 		       !RULE_RA_IN_REGISTER(rule) && !RULE_SKIPS(rule) && !RULE_INTERRUPTED(rule) && RULE_FP_KIND(rule) != 4 &&
@@ -106,7 +110,7 @@ __noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
 		place = cfa + 8 * RULE_SLOT(rule);
 		break;
 	case 2:
-		/* Behind its pop the frame pointer is the caller's already, beyond this frame; gcc does not say so. */
+		/* After the pop, the frame pointer is the caller's and points beyond this frame. gcc's information does not say so. */
 		place = fp_known ? fp + 8 * RULE_SLOT(rule) : 0;
 		if (place >= cfa && !jumped)
 			place = 0;
@@ -127,7 +131,7 @@ __noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
 		place = ra_place - 8;
 		break;
 	}
-	/* Below the stack pointer it was taken back already: compilers do not always say so after a pop. */
+	/* A place below the stack pointer was popped already. Compilers do not always describe that. */
 	if (place && (place >= sp || jumped)) {
 		fp_known = !read_stack(cpu, place, &fp);
 		is_plain &= fp_known;
@@ -135,7 +139,7 @@ __noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
 		place = 0;
 	}
 	if (RULE_RA_IN_REGISTER(rule) && left) {
-		/* Is in pc. */
+		/* pc is already set: by left_stack(). */
 	} else if (RULE_RA_IN_REGISTER(rule)) {
 		if (!known(walk, RULE_EXTRA(rule), &pc))
 			return ends(walk, USER_END_REGISTER);
@@ -152,10 +156,10 @@ __noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
 #else
 	if (RULE_RBX(rule) & 1) /* unchanged, or RBX_NEXT_GOROUTINE */
 		valid |= walk->valid & (1U << REG_G | 1U << NO_SIGNAL);
-	/* Its caller has not saved it yet. */
+	/* left_stack() has read x30. The caller has not saved it yet. */
 	if (RULE_RA_IN_REGISTER(rule) && left)
 		valid |= 1U << REG_LR;
-	/* A handler of Go's has made it look as if the interrupted function had called, and has pushed that one's x30. */
+	/* A signal handler of Go has made the interrupted function look like a caller, and has pushed its x30. */
 	if (RULE_INTERRUPTED(rule) && !read_stack(cpu, cfa - 16, &walk->regs[REG_LR]))
 		valid |= 1U << REG_LR;
 #endif
@@ -163,7 +167,7 @@ __noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
 		valid |= 1U << REG_FP;
 	pc = code_address(pc);
 #if !defined(__TARGET_ARCH_x86)
-	/* A program's first code clears x29 and x30 (AAPCS64, 6.4.6), and may go on by a jump: musl's does. */
+	/* A program's first code clears x29 and x30 (AAPCS64, 6.4.6). It may then jump to other code, as musl's does. */
 	if (!pc && fp_known && !fp)
 		return ends(walk, USER_END_ROOT);
 #endif
@@ -171,7 +175,7 @@ __noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
 		return ends_without_caller(walk, USER_END_ZERO);
 	if ((jumped || RULE_SKIPS(rule)) && !is_return_address(pc))
 		return ends(walk, USER_END_BAD_FRAME);
-	/* A stack that was left: its innermost frame is not found from here. It is told as a frame at address 0. */
+	/* A stack that was left: its innermost frame cannot be found from here. A frame at address 0 represents it. */
 	if (RULE_SKIPS(rule) && !add_frame(cpu, 0, FRAME_GUESSED))
 		return ends(walk, USER_END_CUT);
 	walk->regs[REG_FP] = fp;
@@ -185,8 +189,8 @@ __noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
 }
 
 /*
- * The caller by a rule of the kind that nearly all are of: canonical frame address and frame pointer from the registers that every
- * frame has. Whether that was it; else nothing has changed, and apply_rule() knows why not.
+ * Goes to the caller by a plain rule, as nearly all rules are: it finds canonical frame address and frame pointer from the registers
+ * that every frame has. Returns whether it did. If not, nothing has changed, and apply_rule() finds the reason.
  */
 static __always_inline int apply_plain_rule(struct cpu_state *cpu, __u64 rule)
 {
@@ -240,7 +244,7 @@ static __always_inline int apply_plain_rule(struct cpu_state *cpu, __u64 rule)
 	return 1;
 }
 
-/* The caller, where a rule is none by which there is one. Whether the walk ends. */
+/* Handles rules that do not compute a caller: roots, signals, gaps. Returns whether the walk ends. */
 __noinline int apply_other_rule(struct cpu_state *cpu, __u64 rule)
 {
 	if (!cpu)
@@ -262,7 +266,7 @@ __noinline int apply_other_rule(struct cpu_state *cpu, __u64 rule)
 		return 0;
 	}
 	if (rule == RULE_NO_TABLE) {
-		/* Another table has taken its place, or none has: the frame is looked at once more. */
+		/* The table was removed or replaced: look the frame's mapping up again. */
 		forget_mapping(cpu, walk->pc - walk->is_return);
 		if (walk->relocations++ >= MAX_RELOCATIONS)
 			return ends(walk, USER_END_NO_TABLE);

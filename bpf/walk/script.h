@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Functions of an interpreter. They are no frames of the native stack but a chain in memory, which is walked once a sample.
+ * Walks the functions of an interpreter. They are no frames of the native stack but a chain in memory, which is walked once a sample.
  *
  *   thread pointer ─► state ─► frame ─► frame ─► …     innermost first, at most MAX_SCRIPT_FRAMES
  *
  * A record has code objects with the instructions that run in them, and the stack pointer of each native frame. For each call of the
- * interpreter's loop it has the anchor, an address in the stack of that call. User space puts the functions of a call behind the native frame
- * in whose stack its anchor lies. src/interpreters/python/ has the same walk in Rust.
+ * interpreter's loop it has the anchor, an address in the stack of that call. The anchor lies in the stack of one native frame: user
+ * space puts the functions of the call behind that frame. src/interpreters/python/ has the same walk in Rust.
  *
- * Where fields are in memory is a struct runtime, which user space makes for each process that has an interpreter. Without one, a sample
- * costs a comparison.
+ * A struct runtime holds the offsets of the fields. User space makes one for each process that has an interpreter. In a process
+ * without an interpreter, a sample costs a comparison more.
  */
 #ifndef FLAMETOP_SCRIPT_H
 #define FLAMETOP_SCRIPT_H
@@ -24,7 +24,7 @@ struct {
 	__type(value, struct runtime);
 } runtimes SEC(".maps");
 
-/* Before the walk of a user stack: whether its process has an interpreter. */
+/* Finds out whether a process has an interpreter. Called before the walk of a user stack. */
 static __always_inline void find_runtime(struct cpu_state *cpu, __u32 tgid)
 {
 	struct runtime *runtime = bpf_map_lookup_elem(&runtimes, &tgid);
@@ -34,7 +34,7 @@ static __always_inline void find_runtime(struct cpu_state *cpu, __u32 tgid)
 		cpu->script.runtime = *runtime;
 }
 
-/* The same, but a thread without an interpreter is looked up once for each value of runtimes_stamp. */
+/* Calls find_runtime(), but for a thread without an interpreter only once for each value of runtimes_stamp. */
 static __always_inline void find_runtime_unless_known(struct cpu_state *cpu, const struct sample_header *header, __u32 stamp)
 {
 	struct known_task *known = &cpu->tasks[header->tid & (KNOWN_TASKS - 1)];
@@ -46,7 +46,7 @@ static __always_inline void find_runtime_unless_known(struct cpu_state *cpu, con
 		known->no_runtime = stamp;
 }
 
-/* Appends a word. Whether there was room. */
+/* Appends a word to the record. Returns whether there was room. */
 static __always_inline int add_word(struct script_state *script, __u64 word)
 {
 	__u32 place = script->at;
@@ -59,7 +59,7 @@ static __always_inline int add_word(struct script_state *script, __u64 word)
 	return 1;
 }
 
-/* A field of the frame that was read. */
+/* Returns a field of the frame that was read. */
 static __always_inline __u64 frame_word(struct script_state *script, __u32 offset)
 {
 	__u32 place = offset >> 3;
@@ -73,7 +73,7 @@ static __always_inline int read_word(__u64 address, __u64 *word)
 	return bpf_probe_read_user(word, sizeof(*word), (void *)address);
 }
 
-/* A mix of what a code object is made of: another one at the same address has another. Its twin is in src/interpreters/python/code.rs. */
+/* Returns a hash of a code object, so that a later object at the same address differs. src/interpreters/python/code.rs has the same. */
 static __always_inline __u64 code_check(struct script_state *script, __u64 code)
 {
 	__u64 mix = 0;
@@ -92,7 +92,7 @@ static __always_inline int script_ends(struct script_state *script, int reason)
 	return 1;
 }
 
-/* One function, or the end of a call. Whether the walk ends. */
+/* Adds one function, or the end of a call. Returns whether the walk ends. */
 __noinline int script_step(struct cpu_state *cpu)
 {
 	if (!cpu)
@@ -133,7 +133,7 @@ __noinline int script_step(struct cpu_state *cpu)
 	return 0;
 }
 
-/* From the thread to its innermost frame. 0, or why there is none. */
+/* Finds the thread's innermost frame. Returns 0, or why there is none. */
 static __always_inline int find_script(struct script_state *script, __u64 thread)
 {
 	struct runtime *runtime = &script->runtime;
@@ -146,7 +146,7 @@ static __always_inline int find_script(struct script_state *script, __u64 thread
 	if (!state)
 		return SCRIPT_NO_STATE;
 	if (runtime->variable != NO_FIELD) {
-		/* A thread that the interpreter does not know has no block, or the list ends before: then there is no state of this thread. */
+		/* If the interpreter does not know the thread, it has no block, or the list ends before it: there is no state. */
 		if (read_word(state + runtime->variable, &state) || !state || read_word(state + runtime->thread, &from) || from != thread)
 			return SCRIPT_NO_STATE;
 	}
@@ -161,7 +161,7 @@ static __always_inline int find_script(struct script_state *script, __u64 thread
 	return read_word(from + runtime->innermost, &script->frame) ? SCRIPT_UNREADABLE : 0;
 }
 
-/* After the walk of the user stack: walks the interpreter's functions and sends them. The sample is to follow at once. */
+/* Walks the interpreter's functions and sends them. Called after the walk of the user stack. The sample must follow immediately. */
 static __always_inline void send_script(struct cpu_state *cpu, struct task_struct *task, void *records)
 {
 	struct script_state *script = &cpu->script;

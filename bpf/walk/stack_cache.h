@@ -1,22 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What a thread's stack was at its last sample. Most of a stack stays as it is from one tick to the next: where a walk comes to a
- * frame of the last one, the rest is compared, word by word, instead of being walked again.
+ * Cache of each thread's last user stack.
  *
- *   this walk   n0 ─► n1 ─► n2 ═╗            each by its rule
- *   the last    p0 ─► p1 ─► p2 ─╫─► p3 ─► p4 ─► … ─► root
- *                               ╚═► the same pc, stack pointer and frame pointer as p2: are the return address and the
- *                                   frame pointer of p3 still where they were found? those of p4? …
+ * Stacks mostly stay the same from one tick to the next. When a walk reaches a frame that the last stack also had, the remaining
+ * frames are compared with memory, word by word, instead of being unwound again.
  *
- * It is what a walk would have found. A rule follows from pc and from what is mapped there, and that is of one generation of one
- * address space. Where it finds return address and frame pointer follows from rule, stack pointer and frame pointer; what lies
- * there is read again. A step that needs anything else (another register, a signal's frame, a guess) is never passed over:
- * `first` lies behind it, and behind a root that the thread has told instead of its code. tests/truth compares both, sample by sample.
+ *   this walk   n0 ─► n1 ─► n2 ═╗                                        unwound by rules
+ *   last walk   p0 ─► p1 ─► p2 ─╫─► p3 ─► p4 ─► … ─► root
+ *                               ╚═► n2 has the same pc, stack pointer and frame pointer as p2. So p3 is compared: are its return
+ *                                   address and frame pointer still at the places where they were found? Then p4, …
  *
- * What is gained is memory: of each frame a line of the cached rules, anywhere in 64 KiB, against 24 bytes of a row that the processor
- * fetches ahead. docs/measurements.md has the figures.
+ * The result equals a full walk. A frame's rule depends on its pc and on the mapping there, which is of one generation of one address
+ * space. The places of return address and frame pointer depend on the rule, the stack pointer and the frame pointer. The words at
+ * those places are read again.
  *
- * Only where mappings have a generation and bpf_for is offered: 6.4 and later.
+ * A step that needs anything else is never skipped: another register, a signal frame, a guess. past_stack::first lies behind such a
+ * step. It also lies behind a root that was found from the thread's data instead of its code. tests/truth compares both methods,
+ * sample by sample.
+ *
+ * Why it is faster: a frame takes 24 bytes of a sequential row, which the processor prefetches. Its rule would take a cache line
+ * anywhere in 64 KiB of cached rules. docs/measurements.md has the figures.
+ *
+ * Requires mapping generations and bpf_for: 6.4 and later.
  */
 #ifndef FLAMETOP_STACK_CACHE_H
 #define FLAMETOP_STACK_CACHE_H
@@ -28,15 +33,19 @@
 #define PAST_SP_BITS ((1ULL << PAST_SP_SHIFT) - 1)
 #define PAST_FP_SLOT_SHIFT 58
 #define PAST_FP_KNOWN (1ULL << 63)
-/* All that two frames must have in common, and not how they were reached. */
+/* Bits of past_frame::pc that must be equal in two frames. The excluded bits say how the frame was reached. */
 #define PAST_SAME_PC (~(31ULL << PAST_FP_SLOT_SHIFT))
 
-/* How a frame was reached from its callee: how many words below the stack pointer its return address was, and above the frame
- * pointer, if that was there, too (0: it was not). */
+/*
+ * Packs how a frame was reached from its callee.
+ *
+ *   ra_slot   words from the place of the return address (this frame's pc) up to this frame's stack pointer
+ *   fp_slot   words from the place of the saved frame pointer up to that of the return address; 0: not saved there
+ */
 #define LINK(ra_slot, fp_slot) ((ra_slot) | (fp_slot) << 16)
 #define LINK_RA_SLOT(link) ((link) & 0xffff)
 #define LINK_FP_SLOT(link) ((link) >> 16)
-/* Of past_old and past_new: none. */
+/* Value of past_old and past_new for no stack. */
 #define NO_PAST PAST_STACKS
 
 static __always_inline __u32 link_of(__u64 cfa, __u64 ra_place, __u64 fp_place)
@@ -57,7 +66,7 @@ static __always_inline struct past_stack *past_stack(struct cpu_state *cpu, __u3
 		return NULL;
 	OPAQUE(number);
 	stack = &cpu->past[number & (PAST_STACKS - 1)];
-	/* Or else its place would be added up for each member. */
+	/* Otherwise the compiler would compute the address again for each member. */
 	OPAQUE(stack);
 	return stack;
 }
@@ -72,8 +81,10 @@ static __always_inline struct past_frame *past_frame(struct past_stack *stack, _
 	return frame;
 }
 
-/* Where the last stack of a thread is. One place for each but the last; in past_of there is a number, xor that of the place: so zeros
- * are different ones. */
+/*
+ * Returns the number of the element that holds a thread's last stack. Each element except the spare one belongs to a slot. A hash of the
+ * tid selects the slot. In past_of, a slot holds the element's number xor the slot: so a map of zeros begins with different numbers.
+ */
 static __always_inline __u32 place_of_past(struct cpu_state *cpu, __u32 tid, __u32 *slot)
 {
 	__u32 at = (__u64)(tid * 0x9e3779b1U) * (PAST_STACKS - 1) >> 32;
@@ -83,11 +94,13 @@ static __always_inline __u32 place_of_past(struct cpu_state *cpu, __u32 tid, __u
 	return cpu->past_of[at & (PAST_STACKS - 1)] ^ *slot;
 }
 
-/* Lines of memory: 35 frames. */
+/* Cache lines of a stack that are fetched ahead: 35 frames. */
 #define FETCHED_LINES 14
 
-/* Has memory brought that the walk will ask for, while nothing waits for it yet: the thread's last stack, as deep as most are, and the
- * walk's own state. Another program had the CPU's caches to itself since the last tick. */
+/*
+ * Prefetches memory that the walk will need: the thread's last stack, as deep as most stacks are, and the walk's state. Other programs
+ * have used the CPU's caches since the last tick. At this point nothing waits for the loads yet.
+ */
 static __always_inline void fetch_past(struct cpu_state *cpu, __u32 tid)
 {
 	__u32 slot;
@@ -106,7 +119,7 @@ static __always_inline void fetch_past(struct cpu_state *cpu, __u32 tid)
 		*(volatile __u64 *)((char *)&cpu->walk + 64 * line);
 }
 
-/* Finds what is known of the current thread. */
+/* Finds the last stack of the current thread, and prepares to keep the new one. */
 static __always_inline void recall(struct cpu_state *cpu, __u32 tid, int anew)
 {
 	struct walk *walk = &cpu->walk;
@@ -127,8 +140,10 @@ static __always_inline void recall(struct cpu_state *cpu, __u32 tid, int anew)
 	new = past_stack(cpu, walk->past_new);
 	if (!old || !new)
 		return;
-	/* The mapping of the innermost frame, which most often is the next sample's, too: a look-up, and a line of memory, less. What
-	 * was found while somebody wrote is of no generation that comes again. */
+	/*
+	 * Reuses the mapping of the innermost frame. The next sample mostly has the same one, which saves a look-up and a cache line.
+	 * A mapping that was found while a writer was active belongs to a generation that never comes again.
+	 */
 	new->map.size = 0;
 	if (old->tid != tid || old->mm != walk->space.mm || old->id != walk->space.id || old->sequence != walk->space.sequence)
 		return;
@@ -143,14 +158,13 @@ static __always_inline void keep_mapping(struct cpu_state *cpu)
 {
 	struct past_stack *new = past_stack(cpu, cpu->walk.past_new);
 
-	/* Its table may be there a moment later. */
+	/* A mapping without a table is not kept: its table may be loaded a moment later. */
 	if (new && cpu->walk.map.kind != CODE_WITHOUT_TABLE)
 		new->map = cpu->walk.map;
 }
 
 /*
- * The table of the mapping that an address is in was taken out: what is kept of that mapping is out of date. The next sample looks
- * again, and wishes for a table.
+ * Forgets the mapping of an address, because its table was removed. The next sample looks the mapping up again, and requests a table.
  */
 static __always_inline void forget_mapping(struct cpu_state *cpu, __u64 address)
 {
@@ -173,7 +187,7 @@ static __always_inline void forget_mapping(struct cpu_state *cpu, __u64 address)
 		old->map.size = 0;
 }
 
-/* Keeps the frame that was added last. Whether it is one of the last walk's, from which on that can be followed. */
+/* Keeps the frame that was added last. Returns whether the last stack has the same frame and can be followed from there. */
 static __always_inline int keep_frame(struct cpu_state *cpu, __u64 frame)
 {
 	struct walk *walk = &cpu->walk;
@@ -207,7 +221,7 @@ static __always_inline int keep_frame(struct cpu_state *cpu, __u64 frame)
 
 	__u32 at = walk->past_at;
 	struct past_frame *past = past_frame(old, at);
-	/* Not unrolled: it would be most of the code that each frame needs. */
+	/* Not unrolled: unrolled, it would be most of the code that each frame runs. */
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < 8; i++) {
 		if ((past->sp & PAST_SP_BITS) >= sp)
@@ -219,10 +233,10 @@ static __always_inline int keep_frame(struct cpu_state *cpu, __u64 frame)
 	       at < old->frames;
 }
 
-/* Follows the last walk from the frame on that this one has come to. Whether it led to the root; else nothing has changed. */
+/* Follows the last stack from the current frame on. Returns whether it led to the root. If not, the walk is where it was. */
 __noinline int retrace(struct cpu_state *cpu)
 {
-	/* Never asked then; but a global function is looked at all the same, and what is not offered must not be in it. */
+	/* Never called without bpf_for. But the verifier checks global functions anyway: this removes the missing kfunc. */
 	if (!bpf_ksym_exists(bpf_iter_num_new))
 		return 0;
 	if (!cpu)
@@ -269,7 +283,7 @@ __noinline int retrace(struct cpu_state *cpu)
 	return whole;
 }
 
-/* Keeps a stack that was walked to its root, in the place of the thread's last one. */
+/* Keeps a stack that was walked to its root. It replaces the thread's last one. */
 static __always_inline void remember(struct cpu_state *cpu, __u32 tid)
 {
 	struct walk *walk = &cpu->walk;

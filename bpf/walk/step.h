@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What each step of a walk is made of: reading the stack, adding a frame, going to the caller, ending.
+ * Parts of a step of a walk: reading the stack, adding a frame, going to the caller, ending.
  */
 #ifndef FLAMETOP_STEP_H
 #define FLAMETOP_STEP_H
@@ -10,7 +10,7 @@
 #include "../lookup/physmap.h"
 #include "budget.h"
 
-/* How often a stack may go on below where it is: systemstack of Go, and coroutines. */
+/* Changes to another stack in one walk, for example by Go's systemstack or coroutines. The caller may then have a lower address. */
 #define MAX_SWITCHES 8
 
 /* How user stacks are walked: set before loading. The numbers of `Walk` in src/collector/mod.rs. */
@@ -25,7 +25,7 @@ enum walk_how {
 	WALK_AND_DUMP = 7, /* by tables; and by user space, of a stack dump: for comparing */
 };
 const volatile __u32 walk_how;
-/* For tests: also where bpf_for is offered, walk as kernels before 6.4 do. */
+/* For tests: walk as on kernels before 6.4, even if the kernel has bpf_for. */
 const volatile __u32 loop_plainly;
 
 #if defined(__TARGET_ARCH_x86)
@@ -34,19 +34,21 @@ const volatile __u32 loop_plainly;
 #include "../arch/arm64.h"
 #endif
 
-/* Whether windows are read by their addresses, wherever they are. */
+/* Whether a window is read through its address, in the direct map or in the copy. */
 #if defined(__TARGET_ARCH_x86)
 #define READS_WINDOW_IN_PLACE CAN_READ_IN_PLACE
 #else
 #define READS_WINDOW_IN_PLACE 0
 #endif
 
-/* Makes a window of the stack from an address on: its page in place; or a copy, as much as a window, what is left of its page, or one
- * word. */
+/*
+ * Makes a window of the stack at an address. If possible, the window is the address's page, in place. Otherwise it is a copy: a full
+ * window, or the rest of the page, or one word.
+ */
 __noinline int fill_window(struct cpu_state *cpu, __u64 address)
 {
 	__u64 line = address & ~(LINE_BYTES - 1ULL);
-	/* Of the smallest page that there is. */
+	/* Bytes from the line to the end of its page. 4 KiB is the smallest page size. */
 	__u64 rest = -line & 4095;
 
 	if (!cpu)
@@ -68,7 +70,7 @@ __noinline int fill_window(struct cpu_state *cpu, __u64 address)
 			walk->pgd = walk->pgd_after_copy;
 		return 0;
 	}
-	/* Across the end of a mapping the copy fails. */
+	/* A copy across the end of a mapping fails. */
 	OPAQUE(rest);
 	if (rest && rest < sizeof(cpu->window)) {
 		walk->window_bytes = rest;
@@ -83,7 +85,7 @@ __noinline int fill_window(struct cpu_state *cpu, __u64 address)
 	return 0;
 }
 
-/* A word of the stack. Unaligned ones are nobody's return addresses. */
+/* Reads a word of the stack. Unaligned words fail: no return address is unaligned. */
 static __always_inline int read_stack(struct cpu_state *cpu, __u64 address, __u64 *value)
 {
 	__u64 offset = address - cpu->walk.window_at;
@@ -116,7 +118,7 @@ static __always_inline void note_stack_pointer(struct cpu_state *cpu, __u64 sp)
 	((__u32 *)record->words)[place & (MAX_USER_FRAMES - 1)] = (sp - record->base) >> 3;
 }
 
-/* Adds a frame to the sample: an address, enum frame_bits and its stack pointer. Whether there was room. */
+/* Adds a frame to the sample: an address, enum frame_bits and its stack pointer. Returns whether there was room. */
 static __always_inline int add_frame_at(struct cpu_state *cpu, __u64 address, __u64 bits, __u64 sp)
 {
 	struct walk *walk = &cpu->walk;
@@ -132,19 +134,19 @@ static __always_inline int add_frame_at(struct cpu_state *cpu, __u64 address, __
 	return 1;
 }
 
-/* The same, of the frame that the walk is at. */
+/* Adds a frame with the walk's current stack pointer. Returns whether there was room. */
 static __always_inline int add_frame(struct cpu_state *cpu, __u64 address, __u64 bits)
 {
 	return add_frame_at(cpu, address, bits, cpu->walk.regs[REG_SP]);
 }
 
-/* enum frame_bits of pc. */
+/* Returns the enum frame_bits of pc. */
 static __always_inline __u64 frame_bits(struct walk *walk)
 {
 	return (walk->is_return ? 0 : FRAME_INTERRUPTED) | (walk->guessed ? FRAME_GUESSED : 0);
 }
 
-/* Adds pc. */
+/* Adds a frame for the walk's current pc. Returns whether there was room. */
 static __always_inline int add_pc(struct cpu_state *cpu)
 {
 	return add_frame(cpu, cpu->walk.pc, frame_bits(&cpu->walk));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What uprobes, anybody's, have changed in a process.
+ * Undoes the changes that uprobes of any program have made to a process, so that the walk continues.
  *
- * The kernel keeps a page in it ("[uprobes]" in /proc/PID/maps), where a walk would end:
+ * The kernel keeps a page in the process ("[uprobes]" in /proc/PID/maps), where a walk would end:
  *
- *   uretprobe     the return address of the function is that of a trampoline in the page; the true one is in a list of the task's
- *   single step   the instruction in whose place the breakpoint stands is run from a slot in the page
+ *   uretprobe     The function's return address is replaced by that of a trampoline in the page. A list of the task has the true one.
+ *   single step   The instruction that the breakpoint replaced runs from a slot in the page.
  *
  *   stack:  … │ trampoline │ …         utask->return_instances ─► {stack, orig_ret_vaddr} ─► … ─► NULL, innermost first
  *                    ▲ stack, x86; the word above, arm64
@@ -17,14 +17,14 @@
 
 /* MAX_URETPROBE_DEPTH of include/linux/uprobes.h. */
 #define MAX_RETURN_INSTANCES 64
-/* UPROBE_XOL_SLOT_BYTES; the trampoline is no longer. */
+/* UPROBE_XOL_SLOT_BYTES. The trampoline is not longer. */
 #define UPROBES_SLOT_BYTES 128
-/* What the trampoline of x86_64 pushes itself, since 6.11: rax, rcx, r11. */
+/* Bytes that the trampoline of x86_64 pushes, since 6.11: rax, rcx, r11. */
 #define TRAMPOLINE_PUSHES 24
 
 /*
- * Goes to the caller from the end of that trampoline: the list has forgotten the call, and the kernel has put the return address in the
- * place of rax.
+ * Goes to the caller from the end of the trampoline. Returns whether it did. There the call is no longer in the list, and the kernel has
+ * put the return address in the place of rax.
  *
  *   syscall;  pop r11   pop rcx   ret      41 5b 59 c3
  */
@@ -53,8 +53,8 @@ static __always_inline int finish_trampoline(struct walk *walk)
 }
 
 /*
- * Where pc is in that page, puts pc and stack pointer where they were without uprobes; whether it did. The list holds calls that a
- * longjmp has left until the next return; those that are alive and have the same place on the stack come before them.
+ * Sets pc and stack pointer to their values without uprobes, if pc is in the page of uprobes. Returns whether it did. The list also
+ * holds calls that a longjmp has left, until the next return. Living calls with the same place on the stack come before them.
  */
 __noinline int leave_uprobes(struct cpu_state *cpu)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The walk of a user stack, frame by frame, by the rules that bpf/lookup/tables.h finds:
+ * Walks a user stack, frame by frame, by the rules that bpf/lookup/tables.h finds:
  *
  *   pc ─► rule ─► the caller's pc, stack pointer, frame pointer ─► its rule ─► …   up to a root
  *
- * Where an object has no rule, a frame is guessed by the frame pointer, or by the code in prologues and epilogues; such a frame
- * is marked, and believed only if a call ends at its return address.
+ * If an object has no rule, a frame is guessed by the frame pointer, or by the machine code in prologues and epilogues. A guessed frame
+ * is marked. It is accepted only if a call ends at its return address.
  *
- * Promises: a bounded number of steps, in bounded time (bpf/walk/budget.h); each end has a reason (enum user_end); no frame that is not
- * believed. The caller owes what bpf/lookup/tables.h asks for.
+ * Promises: a bounded number of steps, in bounded time (bpf/walk/budget.h); each end has a reason (enum user_end); every frame comes from
+ * a rule or is an accepted guess. The caller ensures what bpf/lookup/tables.h requires.
  */
 #ifndef FLAMETOP_WALK_H
 #define FLAMETOP_WALK_H
@@ -22,8 +22,8 @@
 #include "script.h"
 
 /*
- * Whether the one frame so far is a new thread's, in the instructions behind clone: on its stack are arguments (musl's __clone), and
- * nobody has called it.
+ * Tells whether the only frame so far belongs to a new thread, in the instructions behind clone. Such a frame has no caller: its stack
+ * begins with arguments (musl's __clone).
  */
 __noinline int begins_thread(struct cpu_state *cpu)
 {
@@ -40,13 +40,13 @@ __noinline int begins_thread(struct cpu_state *cpu)
 	return frame >> FRAME_BITS_SHIFT == FRAME_INTERRUPTED && returns_from_syscall(walk, frame & ((1ULL << FRAME_BITS_SHIFT) - 1));
 }
 
-/* The mapping that pc is in. 1 where there is none: then the walk ends. -1 where that was a page of uprobes: then pc is another. */
+/* Finds the mapping of pc. Returns 1 if there is none, and ends the walk; -1 if pc was in a page of uprobes and has changed; else 0. */
 static __always_inline int enter_mapping(struct cpu_state *cpu, __u64 address)
 {
 	struct walk *walk = &cpu->walk;
 	int reason = locate(cpu, address);
 
-	/* What returns to the first byte of that page is looked up one before: nothing may be mapped there. */
+	/* A return to the first byte of the uprobes page is looked up one byte before it, where nothing may be mapped. */
 	if (unlikely(reason || walk->map.kind == CODE_ANONYMOUS) && leave_uprobes(cpu))
 		return -1;
 	if (likely(!reason)) {
@@ -54,7 +54,7 @@ static __always_inline int enter_mapping(struct cpu_state *cpu, __u64 address)
 			keep_mapping(cpu);
 		return 0;
 	}
-	/* What is no code has not called anybody. But where it ran, it ran. */
+	/* An address that is no code cannot be a caller, so it is left out. The innermost pc is added anyway: it did run there. */
 	if (!walk->frames)
 		add_pc(cpu);
 	if (reason == USER_END_NO_CODE && begins_thread(cpu))
@@ -63,9 +63,10 @@ static __always_inline int enter_mapping(struct cpu_state *cpu, __u64 address)
 }
 
 /*
- * One frame. Whether the walk ends: then walk->end says why. Global, so that it is verified once: inside of the loop 6.12 took twenty
- * times as long for newer compilers' code of it (28 s on an emulated arm64), and refused it as too complex in programs at kprobes. What
- * the call costs is below the noise.
+ * Walks one frame. Returns whether the walk ends; then walk->end says why.
+ *
+ * Global, so that it is verified once. Inside of the loop, 6.12 took twenty times as long for the code of newer compilers (28 s on an
+ * emulated arm64), and rejected it as too complex in programs at kprobes. The cost of the call is below the noise.
  */
 __noinline int walk_step(struct cpu_state *cpu)
 {
@@ -91,7 +92,7 @@ __noinline int walk_step(struct cpu_state *cpu)
 	if (unlikely(walk->map.kind != CODE_OF_FILE)) {
 		if (walk->map.kind == CODE_ANONYMOUS)
 			return guess_caller(cpu, USER_END_ANONYMOUS);
-		/* In a moment there is one: user space continues from here. What is guessed meanwhile is for samples that it cannot continue. */
+		/* A table follows soon, and user space continues from here. The guessed frames serve samples that it cannot continue. */
 		dump_stack(cpu);
 		return guess_caller(cpu, USER_END_NO_TABLE);
 	}
@@ -101,7 +102,7 @@ __noinline int walk_step(struct cpu_state *cpu)
 	return RULE_KIND(rule) >= RULE_SPECIAL ? apply_rule(cpu, rule) : apply_other_rule(cpu, rule);
 }
 
-/* All frames. */
+/* Walks all frames. */
 static __always_inline void walk_frames(struct cpu_state *cpu)
 {
 	int i;
@@ -119,8 +120,10 @@ static __always_inline void walk_frames(struct cpu_state *cpu)
 	}
 }
 
-/* By the kernel's walk of frame pointers: --unwind fp. It does not tell a chain that ended from one whose next page was
- * not in memory. */
+/*
+ * Takes the user stack by the kernel's walk of frame pointers (--unwind fp). The kernel does not tell whether the chain ended or its
+ * next page was not in memory.
+ */
 static __always_inline void follow_frame_pointers(void *ctx, struct cpu_state *cpu, __u32 task_flags, __u32 max_depth)
 {
 	struct walk *walk = &cpu->walk;
@@ -128,7 +131,7 @@ static __always_inline void follow_frame_pointers(void *ctx, struct cpu_state *c
 	long bytes = bpf_get_stack(ctx, &cpu->sample.frames[place], MAX_KERNEL_FRAMES * sizeof(__u64), BPF_F_USER_STACK);
 
 	if (bytes <= 0) {
-		/* Before 5.17 the bit had another meaning: asked only after the walk failed. */
+		/* Before 5.17 PF_USER_WORKER's bit had another meaning, so it is tested only after the walk failed. */
 		walk->end = task_flags & PF_USER_WORKER ? USER_END_KERNEL_THREAD : USER_END_UNREADABLE;
 		return;
 	}
@@ -139,8 +142,9 @@ static __always_inline void follow_frame_pointers(void *ctx, struct cpu_state *c
 }
 
 /*
- * Inside of execve the registers at the top of the kernel's stack are still those of the system call, while memory is the new
- * program's already: what cannot be walked then says nothing about either. Before memory is exchanged all is as ever.
+ * Tells whether a walk failed because it was inside of execve. There the registers at the top of the kernel's stack may still belong to
+ * the old program, while memory already belongs to the new one. A failed walk then says nothing about either program. Before memory is
+ * exchanged, walks work as usual.
  */
 static __always_inline int is_between_programs(struct task_struct *task, __u8 end)
 {
@@ -150,13 +154,16 @@ static __always_inline int is_between_programs(struct task_struct *task, __u8 en
 }
 
 /*
- * Walks the current task's user stack into the sample's frames from `first_frame` on, innermost first. The result is in
- * cpu->walk: frames, end. `tick`: the context, if it is the clock's. `returned`: pc is where a call that has just ended returned to;
- * `left` is the function that was called, if it is known; `again`: the thread's last stack is not used. Afterwards walk->moved
- * tells whether a page of the stack was taken away meanwhile: then the frames may be wrong.
+ * Walks the current task's user stack into the sample's frames from `first_frame` on, innermost first. The result is in cpu->walk:
+ * frames, end. Afterwards walk->moved tells whether a page of the stack was taken away meanwhile. Then the frames may be wrong.
+ *
+ *   tick       the context of the clock's program; NULL at events
+ *   returned   pc is an address that a call has just returned to
+ *   left       the function that was called, if it is known; else 0
+ *   again      do not use the thread's last stack
  *
  *   PF_KTHREAD, PF_IO_WORKER   never has a user stack
- *   PF_USER_WORKER             (vhost, 6.4) never has one, but before 5.17 the bit had another meaning: asked last
+ *   PF_USER_WORKER             (vhost, 6.4) never has a user stack either; tested last, because before 5.17 the bit had another meaning
  */
 static __always_inline void walk_user(void *ctx, struct perf_event_context *tick, struct task_struct *task, struct cpu_state *cpu,
 				      __u32 first_frame, __u32 max_depth, int returned, __u64 left, int again)
@@ -199,7 +206,7 @@ static __always_inline void walk_user(void *ctx, struct perf_event_context *tick
 		walk->end = USER_END_NO_MEMORY;
 		return;
 	}
-	/* Without generations nothing is known of the mappings a moment later: what was found serves this walk alone. */
+	/* Without generations, mappings may change unnoticed: cached mappings are valid for this walk only. */
 	if (!walk->space.has_sequence)
 		walk->space.sequence = ++walk->unstamped;
 	walk->map.size = 0;
