@@ -25,15 +25,15 @@ const LOOKS: &str = "Looks";
 const EXAMPLES: &str = "Examples:
   sudo flametop                           the whole machine
   sudo flametop -p 4121                   one process
-  sudo flametop -- make -j8               a command and all that it starts
+  sudo flametop -- make -j8               a command and all processes that it starts
   sudo flametop -e uprobe:libc:malloc     who calls malloc
   sudo flametop record -d 30 -o cpu.svg   30 seconds, as a flame graph for a browser
 
 On the screen, ? lists all keys. `man flametop` has the details.";
 
-/// Show live, as a flame graph in the terminal, what every CPU of this machine is doing.
+/// Show a live flame graph of all CPUs of this machine in the terminal.
 ///
-/// Without a subcommand, flametop shows the whole machine, some processes (-p), or a command and all that it starts (--).
+/// Without a subcommand, flametop shows the whole machine, some processes (-p), or a command and its descendants (--).
 #[derive(Parser, Debug)]
 #[command(
     name = "flametop",
@@ -61,14 +61,14 @@ pub enum Command {
     Record(Record),
     /// Open a file of folded stacks in the same views
     View(View),
-    /// Check what flametop can do on this machine, and tell how to fix the rest
+    /// Check what this machine supports and how to fix what is missing
     #[cfg(feature = "live")]
     Doctor,
     /// Check the unwind tables of programs and libraries
     UnwindCheck(UnwindCheck),
     /// Print the functions at addresses of a program or library
     Names(NamesOf),
-    /// Stop, and become the command when a signal comes: so the command is sampled from its first instruction.
+    /// Wait for a signal, then become the command, so that it is sampled from its first instruction.
     #[cfg(feature = "live")]
     #[command(name = "__hold", hide = true)]
     Hold(Hold),
@@ -81,7 +81,7 @@ pub struct Hold {
     /// Begins a new session.
     #[arg(long)]
     pub session: bool,
-    /// Takes the terminal that it writes to as its own.
+    /// Makes the terminal that it writes to its controlling terminal.
     #[arg(long)]
     pub terminal: bool,
     /// Becomes this user: UID:GID:GROUPS.
@@ -99,40 +99,40 @@ pub struct Sampling {
     /// Sample only these processes
     #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..), help_heading = SAMPLES)]
     pub pids: Vec<u32>,
-    /// Samples a second on each CPU
+    /// Take this many samples a second on each CPU
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=25_000), help_heading = SAMPLES)]
     pub frequency: u32,
-    /// Take stacks at events instead of by the clock: FUNC of the kernel, uprobe:FILE:FUNC, tracepoint:CAT:NAME, page-faults, …
+    /// Take stacks at events instead of clock ticks: FUNC of the kernel, uprobe:FILE:FUNC, tracepoint:CAT:NAME, page-faults, …
     ///
     /// Shows who calls a function, how often, and from where. All events are counted.
-    /// --event-stacks limits the stacks a second. FUNC may be a glob (`vfs_*`), or a regular
+    /// --event-stacks limits the stacks a second. FUNC may be a glob (`vfs_*`) or a regular
     /// expression between slashes.
     ///
-    /// FUNC                          calls of a function of the kernel, by the cheapest means
-    /// fentry:FUNC kprobe.multi:FUNC kprobe:FUNC            the same, by these means
+    /// FUNC                          calls of a kernel function, by the cheapest method
+    /// fentry:FUNC kprobe.multi:FUNC kprobe:FUNC            the same, by this method
     /// fexit:FUNC kretprobe.multi:FUNC kretprobe:FUNC       returns from it
-    /// uprobe:FILE:FUNC              calls of a function of a program or library (libc is enough of
-    ///                               a name); uprobe:FUNC is one of the command or of -p
+    /// uprobe:FILE:FUNC              calls of a function of a program or library; a short name such
+    ///                               as libc is enough; uprobe:FUNC looks in the command or in -p
     /// uretprobe:FILE:FUNC           returns from it
     /// tracepoint:CATEGORY:NAME      a tracepoint; also CATEGORY:NAME
     /// page-faults context-switches cpu-migrations cycles instructions cache-misses …
     ///                               counters, as perf calls them
-    /// cpu                           the clock, beside other events
+    /// cpu                           the clock, in addition to other events
     #[arg(short = 'e', long = "event", value_name = "EVENT", verbatim_doc_comment, help_heading = SAMPLES)]
     pub events: Vec<String>,
-    /// Most stacks of events a second on each CPU; other events are only counted
+    /// Limit event stacks per second and CPU; all events are still counted
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..=100_000), help_heading = SAMPLES)]
     pub event_stacks: u32,
-    /// Choose who walks the kernel's stack at fentry and fexit
-    #[arg(long, value_enum, value_name = "WHO", default_value_t = Backtrace::Kernel, help_heading = STACKS)]
+    /// Choose how the kernel's stack is walked at fentry and fexit
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Backtrace::Kernel, help_heading = STACKS)]
     pub backtrace: Backtrace,
-    /// Sample idle CPUs, too
+    /// Sample idle CPUs too
     #[arg(long, help_heading = SAMPLES)]
     pub idle: bool,
-    /// Show flametop itself, too; without this, its samples and events are only counted
+    /// Show flametop itself too; without this option, its samples and events are only counted
     #[arg(long = "self", help_heading = SAMPLES)]
     pub include_self: bool,
-    /// Count inlined functions as part of the function that they were inlined into
+    /// Show no inlined functions; their samples count for the function that contains them
     #[arg(long, help_heading = STACKS)]
     pub no_inline: bool,
     /// Show the interpreter's own C functions between Python functions
@@ -144,13 +144,13 @@ pub struct Sampling {
     /// Choose how callers are found in programs and libraries
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Unwind::Tables, help_heading = STACKS)]
     pub unwind: Unwind,
-    /// Keep samples of at most this time: 90s, 10m, 2h [default: 10m in the live view, all in `record`]
+    /// Keep only the samples of the last TIME: 90s, 10m, 2h [default: 10m in the live view, all in `record`]
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = KEPT)]
     pub window: Option<Duration>,
-    /// Keep samples and names in at most this memory: 64M, 1G
+    /// Limit the memory for samples and names: 64M, 1G
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size, help_heading = KEPT)]
     pub memory: usize,
-    /// Keep unwind tables in at most this much of the kernel's memory
+    /// Limit the kernel's memory for unwind tables
     #[arg(long, value_name = "SIZE", default_value = "384M", value_parser = parse_size, help_heading = KEPT)]
     pub kernel_memory: usize,
 }
@@ -159,11 +159,11 @@ pub struct Sampling {
 #[cfg(feature = "live")]
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unwind {
-    /// By unwind information: whole stacks of nearly every program
+    /// Use unwind information: whole stacks of nearly every program
     Tables,
-    /// By frame pointers: whole stacks only of programs that are built with them
+    /// Use frame pointers: whole stacks only of programs that are built with them
     Fp,
-    /// By unwind information on a copy of the stack: slower; try it first if a kernel misbehaves
+    /// Use unwind information on a copy of the stack: slower; try it first if a kernel misbehaves
     Copied,
 }
 
@@ -171,13 +171,13 @@ pub enum Unwind {
 #[cfg(feature = "live")]
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backtrace {
-    /// The kernel itself
+    /// Use the kernel's own walk
     Kernel,
-    /// flametop, by frame records from the trampoline's on: the whole stack on arm64, two functions on x86_64
+    /// Follow frame records, beginning with the trampoline's: the whole stack on arm64, two functions on x86_64
     Manual,
-    /// Both; the kernel's is shown, and view 5 counts the differences
+    /// Do both; show the kernel's walk and count the differences in view 5
     Both,
-    /// Both; flametop looks for the trampoline from the program's own frame upwards
+    /// Do both; search for the trampoline upwards from the program's own frame
     Scan,
 }
 
@@ -187,10 +187,10 @@ pub struct Looks {
     /// Draw with ASCII characters only; this is the default if the locale is not UTF-8
     #[arg(long, help_heading = LOOKS)]
     pub ascii: bool,
-    /// Set the terminal's background
+    /// Choose colours for this background of the terminal
     #[arg(long, value_enum, default_value_t = Background::Auto, help_heading = LOOKS)]
     pub theme: Background,
-    /// Set the number of colours
+    /// Choose the number of colours
     #[arg(long, value_enum, default_value_t = Colours::Auto, help_heading = LOOKS)]
     pub color: Colours,
     /// Choose the colours: `standard` (the default), or `colour-blind` for every kind of colour vision
@@ -218,11 +218,11 @@ pub enum PaletteName {
 pub trait Choice: ValueEnum {}
 impl<T: ValueEnum> Choice for T {}
 
-/// Returns the value of this name.
+/// Returns the value with this name.
 ///
 /// # Errors
 ///
-/// There is no value of this name. The error has all names.
+/// No value has this name. The error lists all names.
 pub fn choice<T: Choice>(text: &str) -> Result<T, Vec<String>> {
     let names = || T::value_variants().iter().filter_map(|value| Some(value.to_possible_value()?.get_name().to_owned()));
     T::from_str(text, false).map_err(|_| names().collect())
@@ -231,7 +231,7 @@ pub fn choice<T: Choice>(text: &str) -> Result<T, Vec<String>> {
 /// Backgrounds of terminals.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Background {
-    /// As COLORFGBG or the terminal tells; otherwise dark
+    /// Read COLORFGBG or ask the terminal; otherwise dark
     Auto,
     /// Dark
     Dark,
@@ -242,17 +242,17 @@ pub enum Background {
 /// Numbers of colours.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colours {
-    /// As TERM, COLORTERM and NO_COLOR tell
+    /// Read TERM, COLORTERM and NO_COLOR
     Auto,
-    /// None
+    /// No colours
     Never,
-    /// The sixteen of every terminal
+    /// The 16 colours of every terminal
     #[value(name = "16")]
     Sixteen,
-    /// The 256 of xterm
+    /// The 256 colours of xterm
     #[value(name = "256")]
     Indexed,
-    /// 24 bits
+    /// 24-bit colours
     True,
 }
 
@@ -266,13 +266,13 @@ pub struct Live {
     /// Options of looks.
     #[command(flatten)]
     pub looks: Looks,
-    /// Send the command's output to `pane` (below the view), to a new file, or to where it goes without flametop (`leave`)
+    /// Choose where the command's output goes: `pane` (below the view), a new file, or `leave` (as without flametop)
     #[arg(long, value_name = "WHERE", default_value = "pane", requires = "program", help_heading = COMMAND)]
     pub output: PathBuf,
     /// Start the command as this user: a name or a number
     #[arg(long, value_name = "NAME", requires = "program", help_heading = COMMAND)]
     pub user: Option<String>,
-    /// Start this command, and show it and all that it starts
+    /// Start this command; show it and all processes that it starts
     #[arg(last = true, value_name = "CMD")]
     pub program: Vec<OsString>,
 }
@@ -293,7 +293,7 @@ pub struct Record {
     /// Replace an existing file
     #[arg(long, help_heading = FILE)]
     pub force: bool,
-    /// Write folded stacks without `_[k]`, `_[i]`, `_[j]`, `_[p]` behind kernel, inlined, JIT and Python frames
+    /// Write folded stacks without `_[k]`, `_[i]`, `_[j]`, `_[p]` after kernel, inlined, JIT and Python frames
     #[arg(long, help_heading = FILE)]
     pub no_annotations: bool,
     /// Draw callers at the top of a picture instead of at the bottom
@@ -305,7 +305,7 @@ pub struct Record {
     /// Start the command as this user: a name or a number
     #[arg(long, value_name = "NAME", requires = "program", help_heading = COMMAND)]
     pub user: Option<String>,
-    /// Start this command, and record it and all that it starts
+    /// Start this command; record it and all processes that it starts
     #[arg(last = true, value_name = "CMD")]
     pub program: Vec<OsString>,
 }
@@ -313,9 +313,9 @@ pub struct Record {
 /// Options of `view`.
 #[derive(Args, Debug, Clone)]
 pub struct View {
-    /// A file of folded stacks; - is standard input
+    /// Open this file of folded stacks; - is standard input
     pub file: PathBuf,
-    /// Show the difference to this file
+    /// Show the difference from this file
     #[arg(short, long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
     /// Options of looks.
@@ -326,10 +326,10 @@ pub struct View {
 /// Options of `unwind-check`.
 #[derive(Args, Debug, Clone)]
 pub struct UnwindCheck {
-    /// ELF files, or directories of them
+    /// Check these ELF files, or all ELF files below these directories
     #[arg(value_name = "FILE", required = true)]
     pub paths: Vec<PathBuf>,
-    /// Print only the sums and the errors
+    /// Print only totals and errors
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -337,10 +337,10 @@ pub struct UnwindCheck {
 /// Options of `names`.
 #[derive(Args, Debug, Clone)]
 pub struct NamesOf {
-    /// An ELF file
+    /// Read this ELF file
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Addresses in the file, in hexadecimal; without any, they are read from standard input, one a line
+    /// Look up these hexadecimal addresses of the file; without any, read them from standard input, one a line
     #[arg(value_name = "ADDRESS")]
     pub addresses: Vec<String>,
     /// Print names without demangling them
@@ -348,7 +348,7 @@ pub struct NamesOf {
     pub mangled: bool,
 }
 
-/// Reads the command line. On a mistake, and for help, prints it and ends the program.
+/// Reads the command line. If it is wrong or asks for help, prints a message and ends the program.
 pub fn parse() -> Cli {
     Cli::parse()
 }
