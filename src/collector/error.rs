@@ -22,8 +22,8 @@ pub enum CollectorError {
     },
     /// Kernel lockdown forbids BPF programs to read memory.
     #[error(
-        "the kernel is locked down ({mode}) and lets no BPF program read kernel memory: boot with lockdown=none or lockdown=integrity, \
-         or switch Secure Boot off"
+        "the kernel is locked down ({mode}) and does not let BPF programs read kernel memory: boot with lockdown=none or \
+         lockdown=integrity, or switch Secure Boot off"
     )]
     LockedDown {
         /// The mode of the lockdown: `confidentiality`.
@@ -31,8 +31,8 @@ pub enum CollectorError {
     },
     /// The kernel has no BTF, which describes its types.
     #[error(
-        "this kernel has no BTF (/sys/kernel/btf/vmlinux is missing): use a kernel built with CONFIG_DEBUG_INFO_BTF=y, as those of \
-         current distributions are"
+        "this kernel has no BTF (/sys/kernel/btf/vmlinux is missing): use a kernel built with CONFIG_DEBUG_INFO_BTF=y, as in \
+         current distributions"
     )]
     NoBtf,
     /// The kernel is too old for the BPF programs.
@@ -43,12 +43,12 @@ pub enum CollectorError {
     },
     /// flametop runs in a PID namespace, so its process numbers differ from the kernel's.
     #[error(
-        "flametop runs in a PID namespace and could not tell processes apart: run it on the host, or in a container with the host's \
-         PIDs (docker run --pid=host)"
+        "flametop runs in a PID namespace, where process numbers differ from the kernel's: run it on the host, or in a \
+         container with the host's PIDs (docker run --pid=host)"
     )]
     PidNamespace,
     /// A BPF program did not load or attach.
-    #[error("failed to {what}: {message}; `flametop doctor` tells what this kernel offers")]
+    #[error("failed to {what}: {message}; `flametop doctor` shows what this kernel supports")]
     Bpf {
         /// The failed step: "load the BPF programs".
         what: &'static str,
@@ -68,7 +68,7 @@ pub enum CollectorError {
         remedy: &'static str,
     },
     /// A source of events could not be attached.
-    #[error("failed to take stacks at {event}: {why}; `flametop doctor` tells what this kernel offers")]
+    #[error("failed to take stacks at {event}: {why}; `flametop doctor` shows what this kernel supports")]
     NotAttached {
         /// The event, as the user wrote it.
         event: String,
@@ -92,7 +92,7 @@ pub enum CollectorError {
         near: String,
     },
     /// A pattern matches more functions than can be attached.
-    #[error("{event} means {found} functions, and {limit} are the most that can be had that way: write a narrower pattern")]
+    #[error("{event} matches {found} functions; at most {limit} are possible this way: write a narrower pattern")]
     TooManyFunctions {
         /// The event, as the user wrote it.
         event: String,
@@ -102,14 +102,14 @@ pub enum CollectorError {
         limit: usize,
     },
     /// All numbers of sources are in use.
-    #[error("too many events: {limit} sources of them at one time are the most")]
+    #[error("too many events: at most {limit} sources at a time")]
     TooManyEvents {
         /// Most sources that are allowed.
         limit: usize,
     },
     /// The frequency is higher than the kernel allows.
     #[error(
-        "the kernel takes at most {limit} samples a second, not {frequency}: choose a lower frequency, or raise \
+        "the kernel allows at most {limit} samples a second, not {frequency}: choose a lower frequency, or raise \
          kernel.perf_event_max_sample_rate with sysctl"
     )]
     TooFrequent {
@@ -133,10 +133,10 @@ pub enum CollectorError {
         process: Tgid,
     },
     /// The collector was started for all processes and cannot be given targets.
-    #[error("all processes are sampled: a single one cannot be added")]
+    #[error("all processes are sampled already: no process can be added")]
     NotFiltering,
     /// There are more targets than the map holds.
-    #[error("too many processes to follow: at most {limit} can be told apart in the kernel; sample all processes instead")]
+    #[error("too many processes to follow: the limit is {limit}; sample all processes instead")]
     TooManyTargets {
         /// Most processes that the map holds.
         limit: u32,
@@ -160,7 +160,9 @@ impl CollectorError {
             }
             Some(libc::EMFILE) => "; raise the limit of open files (ulimit -n)",
             Some(libc::ENOSPC | libc::EBUSY) => "; another profiler may hold the counters: stop it",
-            Some(libc::ENOMEM) => "; the kernel has no memory for the ring: free some, or raise kernel.perf_event_mlock_kb",
+            Some(libc::ENOMEM) => {
+                "; the kernel has no memory for the ring buffer: free some memory, or raise kernel.perf_event_mlock_kb"
+            }
             Some(libc::ENOSYS) => "; the kernel was built without CONFIG_PERF_EVENTS, or a sandbox forbids the call",
             _ => "",
         };

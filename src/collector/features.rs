@@ -72,17 +72,18 @@ fn events_by_mechanism(sampler: &Sampler) -> Vec<Feature> {
         let (name, needs) = match mechanism {
             Mechanism::Fentry => (
                 "fentry:FUNC",
-                "Needs CONFIG_FUNCTION_TRACER and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS, on arm64 Linux 6.4; FUNC alone takes what there is.",
+                "Needs CONFIG_FUNCTION_TRACER and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS, on arm64 also Linux 6.4. FUNC \
+                 without a prefix uses a mechanism that works.",
             ),
-            Mechanism::Fexit => ("fexit:FUNC", "Needs what fentry needs."),
-            Mechanism::KprobeMulti => ("kprobe.multi:FUNC", "Needs CONFIG_FPROBE, since Linux 5.18, on arm64 since 6.14."),
-            Mechanism::KretprobeMulti => ("kretprobe.multi:FUNC", "Needs what kprobe.multi needs."),
+            Mechanism::Fexit => ("fexit:FUNC", "Same requirements as fentry."),
+            Mechanism::KprobeMulti => ("kprobe.multi:FUNC", "Needs CONFIG_FPROBE and Linux 5.18, on arm64 Linux 6.14."),
+            Mechanism::KretprobeMulti => ("kretprobe.multi:FUNC", "Same requirements as kprobe.multi."),
             Mechanism::Kprobe => ("kprobe:FUNC", "Needs CONFIG_KPROBE_EVENTS."),
             Mechanism::Kretprobe => ("kretprobe:FUNC", "Needs CONFIG_KPROBE_EVENTS and CONFIG_KRETPROBES."),
             Mechanism::Uprobe => ("uprobe:FILE:FUNC", "Needs CONFIG_UPROBE_EVENTS."),
             Mechanism::Uretprobe => ("uretprobe:FILE:FUNC", "Needs CONFIG_UPROBE_EVENTS."),
-            Mechanism::Tracepoint => ("tracepoint:CAT:NAME", "Needs CONFIG_TRACEPOINTS and tracefs, which root may mount."),
-            Mechanism::PerfEvent => ("page-faults and such", "Needs CONFIG_PERF_EVENTS."),
+            Mechanism::Tracepoint => ("tracepoint:CAT:NAME", "Needs CONFIG_TRACEPOINTS and tracefs (root can mount it)."),
+            Mechanism::PerfEvent => ("perf counters", "Needs CONFIG_PERF_EVENTS."),
         };
         match tried {
             Ok(()) => feature(name, Support::Good, "works", ""),
@@ -226,14 +227,15 @@ fn sampling_program(loaded: Result<(), &CollectorError>) -> Feature {
         "BPF sampling program",
         Support::Missing,
         loaded,
-        "Without it nothing is sampled: please report it with this message and the kernel's version.",
+        "flametop cannot sample without it: please report this message and the kernel's version.",
     )
 }
 
 /// Checks whether stacks are read in place, through the kernel's direct map. On arm64 they never are.
 fn reading_of_stacks(reading: Reading) -> Feature {
-    let remedy = "As right, and a third slower. In place needs Linux 6.2, /proc/kcore if memory is where chance has put it (KASLR), at \
-                  most 64 TiB of it, none that has failed (HardwareCorrupted in /proc/meminfo), and no PV guest of Xen.";
+    let remedy = "Equally correct, but a third slower. Reading in place needs Linux 6.2, /proc/kcore if the kernel's addresses \
+                  are randomized (KASLR), at most 64 TiB of memory, no failed memory (HardwareCorrupted in /proc/meminfo), and \
+                  no Xen PV guest.";
     let in_place = reading == Reading::InPlace;
     let found = if in_place { "in place; if this kernel ever misbehaves, try --unwind copied first" } else { "copied" };
     feature("reading user stacks", good_or(Support::Limited, in_place || cfg!(target_arch = "aarch64")), found, remedy)
@@ -295,7 +297,7 @@ fn python_functions() -> Feature {
 
 fn kernel_symbols() -> Feature {
     if KernelNames::load().is_ok() {
-        return feature("kernel symbols", Support::Good, "the kernel names its functions when asked (bpf_snprintf)", "");
+        return feature("kernel symbols", Support::Good, "read from the running kernel (bpf_snprintf)", "");
     }
     let value = read("/proc/sys/kernel/kptr_restrict");
     let shown = fs::read_to_string("/proc/kallsyms").is_ok_and(|text| {
@@ -305,7 +307,7 @@ fn kernel_symbols() -> Feature {
             .any(|line| line.split(' ').next().is_some_and(|address| address.bytes().any(|digit| digit != b'0')))
     });
     let found = format!(
-        "not asked of the kernel; kptr_restrict {value}, addresses in /proc/kallsyms {}",
+        "not readable with BPF; kptr_restrict {value}, addresses in /proc/kallsyms {}",
         if shown { "shown" } else { "hidden" }
     );
     let remedy = "Kernel functions have no names: run flametop as root (or with CAP_SYSLOG), and if that is not enough, set sysctl \
@@ -315,8 +317,8 @@ fn kernel_symbols() -> Feature {
 
 fn unprivileged_bpf() -> Feature {
     let found = match read("/proc/sys/kernel/unprivileged_bpf_disabled").as_str() {
-        "" => "not told".to_string(),
-        "0" => "0: anybody may load some kinds of BPF programs, not ours".to_string(),
+        "" => "unknown".to_string(),
+        "0" => "0: every user may load some kinds of BPF programs, but not flametop's".to_string(),
         value => format!("{value}: only privileged processes may load BPF programs"),
     };
     feature("unprivileged BPF", Support::Good, found, "")

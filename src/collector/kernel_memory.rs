@@ -68,10 +68,12 @@ impl KernelNames {
         forget_complaint();
         // As in the sampler, one pointer is leaked.
         let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-        let open = NamesSkelBuilder::default().open(place).map_err(|error| bpf_error("open the program that names", &error))?;
+        let open = NamesSkelBuilder::default()
+            .open(place)
+            .map_err(|error| bpf_error("open the BPF program that names kernel functions", &error))?;
         // The load is undisturbed because other programs run meanwhile, and libbpf fills a map during the load.
-        let skeleton =
-            scheduling::undisturbed(|| open.load()).map_err(|error| bpf_error("load the program that names", &error))?;
+        let skeleton = scheduling::undisturbed(|| open.load())
+            .map_err(|error| bpf_error("load the BPF program that names kernel functions", &error))?;
         Ok(KernelNames { skeleton })
     }
 
@@ -120,7 +122,7 @@ impl KernelNames {
 fn answer(map: &MapMut<'_>, program: &ProgramMut<'_>, question: &[u8]) -> Result<Vec<u8>, CollectorError> {
     let failed = |source| CollectorError::Read { path: "the kernel's functions", source };
     bpf_memory::write_mapped(map.as_fd(), 0, question).map_err(failed)?;
-    program.test_run(ProgramInput::default()).map_err(|error| bpf_error("ask the kernel about its functions", &error))?;
+    program.test_run(ProgramInput::default()).map_err(|error| bpf_error("look up kernel functions", &error))?;
     bpf_memory::read_mapped(map.as_fd(), 0, question.len()).map_err(failed)
 }
 

@@ -305,12 +305,14 @@ impl Collector {
     pub fn walk_notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.sampler.reading() == Reading::CopiedOfFailing {
-            notes.push("memory has failed (HardwareCorrupted in /proc/meminfo): stacks are copied, not read in place".to_owned());
+            notes.push(
+                "some memory has failed (HardwareCorrupted in /proc/meminfo): stacks are copied, not read in place".to_owned(),
+            );
         }
         let left_out = self.sampler.left_out();
         if let Some(first) = left_out.first() {
             notes.push(format!(
-                "{} CPUs, the first of them {first}, were switched on later and are not sampled: start flametop again to sample them",
+                "{} CPUs (first: {first}) were switched on later and are not sampled: restart flametop to sample them",
                 left_out.len()
             ));
         }

@@ -85,6 +85,6 @@ pub enum FormatError {
         limit: f64,
     },
     /// A tree without weight.
-    #[error("there is nothing to save yet: no sample has been taken, or the filter leaves none")]
+    #[error("there is nothing to save yet: there are no samples, or the filters exclude all")]
     NothingToSave,
 }

@@ -104,10 +104,10 @@ const FOREIGN: &[Foreign] = &[
     foreign(b"\x28\xb5\x2f\xfd", "zstd-compressed data", "unpack it with `zstd -dc` first"),
     foreign(b"\xfd7zXZ\0", "xz-compressed data", "unpack it with `xz -dc` first"),
     foreign(b"BZh", "bzip2-compressed data", "unpack it with `bzip2 -dc` first"),
-    foreign(b"PERFILE2", "a recording of perf", "make folded stacks of it with `perf script | inferno-collapse-perf`"),
+    foreign(b"PERFILE2", "a perf recording", "convert it to folded stacks with `perf script | inferno-collapse-perf`"),
     foreign(b"\x7fELF", "an executable", "give a file of folded stacks"),
     foreign(b"<?xml", "XML, perhaps a finished flame graph", "give the folded stacks it was made from"),
-    foreign(b"<!DOCTYPE html", "a page of HTML, perhaps a finished flame graph", "give the folded stacks it was made from"),
+    foreign(b"<!DOCTYPE html", "an HTML page, perhaps a finished flame graph", "give the folded stacks it was made from"),
 ];
 
 impl Foreign {

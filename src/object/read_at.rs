@@ -27,7 +27,7 @@ pub enum Unreadable {
     #[error("not an ELF file")]
     NotElf,
     /// An ELF file that does not run here.
-    #[error("not a program or library of 64 bits for x86_64 or arm64 Linux")]
+    #[error("not a 64-bit program or library for x86_64 or arm64 Linux")]
     NotOurs,
     /// Headers that point outside the file or contradict each other.
     #[error("the ELF headers are damaged: {0}")]
@@ -36,7 +36,7 @@ pub enum Unreadable {
     #[error("the file ends before its {0}")]
     Truncated(&'static str),
     /// More bytes than are ever read.
-    #[error("{what} has {size} bytes, more than the {limit} that are read")]
+    #[error("{what} has {size} bytes; the limit is {limit}")]
     TooLarge {
         /// Which part.
         what: &'static str,

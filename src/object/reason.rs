@@ -40,25 +40,25 @@ pub enum Reason {
     #[error("the file on disk is not the one that was mapped")]
     Replaced,
     /// There is a file of that path, but no build id or inode to tell whether it is the one that was mapped.
-    #[error("nothing tells whether the file on disk is the one that was mapped")]
+    #[error("the file on disk may not be the one that was mapped")]
     Unverified,
     /// The file changed while it was read.
     #[error("the file was changed while it was read")]
     Changed,
     /// The file changes again and again.
-    #[error("the file is written to again and again")]
+    #[error("the file keeps changing")]
     Rewritten,
     /// Not an ELF file, or one whose tables contradict each other.
     #[error("not a valid ELF file")]
     Malformed,
     /// 32-bit or big-endian.
-    #[error("an ELF file of another machine's kind (only 64-bit little-endian is read)")]
+    #[error("an unsupported ELF file (only 64-bit little-endian is read)")]
     Unsupported,
     /// A table of the file reaches past its end.
-    #[error("the file is cut short")]
+    #[error("the file is truncated")]
     Truncated,
     /// A table or its debug information is larger than the limit, or would become so.
-    #[error("its symbols or its debug information are more than is read")]
+    #[error("its symbols or debug information exceed the size limit")]
     TooLarge,
     /// Its DWARF contradicts itself. Functions keep the names of their symbols, and have no lines.
     #[error("its debug information is damaged")]
@@ -70,7 +70,7 @@ pub enum Reason {
     #[error("the file is stripped: only its exported functions have names")]
     Stripped,
     /// Some addresses belong to no symbol, although the file has all of its symbols.
-    #[error("some addresses belong to no symbol")]
+    #[error("some addresses have no symbol")]
     NoSymbolThere,
     /// The server is gone, or the program that serves the files does not answer any more.
     #[error("the file system does not answer")]
@@ -85,16 +85,16 @@ pub enum Reason {
     #[error("the map of its JIT code is another user's file")]
     CodeMapForeign,
     /// The perf map is a link, a mount, or something else that is not a regular file.
-    #[error("the map of its JIT code is a link, or no regular file")]
+    #[error("the map of its JIT code is not a regular file")]
     CodeMapNotRegular,
     /// The perf map was written by an earlier process with the same number.
-    #[error("the map of its JIT code was written before the process began")]
+    #[error("the map of its JIT code is older than the process")]
     CodeMapStale,
     /// The map is longer than the part that is read.
-    #[error("the map of its JIT code is too large to be read to its end")]
+    #[error("the map of its JIT code is too large: only its beginning was read")]
     CodeMapTooLarge,
     /// A jitdump that contradicts itself, or a perf map without any valid line.
-    #[error("the map of its JIT code makes no sense")]
+    #[error("the map of its JIT code is malformed")]
     CodeMapMalformed,
     /// Some code is in no entry of the map, or is not there yet.
     #[error("some of its JIT code is not in its map")]
@@ -115,17 +115,17 @@ impl Reason {
             }
             Reason::ProcessGone => "keep the program's file, or link it with a build id (-Wl,--build-id)",
             Reason::PermissionDenied => "run as root, or with CAP_SYS_ADMIN and CAP_SYS_PTRACE",
-            Reason::NoRoom => "make room in /var/tmp; of one user's files, 1 GiB a minute is copied",
-            Reason::NotAnswering => "see that its server is up; what was asked of it is asked again with the next process",
+            Reason::NoRoom => "make room in /var/tmp; at most 1 GiB a minute is copied for each user",
+            Reason::NotAnswering => "check that its server is up; flametop tries again with the next process",
             Reason::NoSymbols | Reason::Stripped => "install its debug symbols, or build it without `strip`",
-            Reason::MalformedDwarf => "build the program anew, or install its debug symbols again",
+            Reason::MalformedDwarf => "rebuild the program, or reinstall its debug symbols",
             Reason::NoCodeMap => {
                 "start it with node --perf-basic-prof, python3 -X perf or DOTNET_PerfMapEnabled=1; for Java run `jcmd PID Compiler.perfmap`"
             }
             Reason::CodeMapForeign | Reason::CodeMapNotRegular | Reason::CodeMapStale => {
                 "remove /tmp/perf-PID.map and restart the program, so that it writes its own"
             }
-            Reason::CodeMapTooLarge => "restart the program: its map begins anew",
+            Reason::CodeMapTooLarge => "restart the program: it then starts a new map",
             Reason::Crashed => "please report this as a bug, with the file",
             Reason::NoSuchFile
             | Reason::NotRegular

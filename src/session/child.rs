@@ -110,9 +110,9 @@ pub(super) fn hold(options: &Hold) -> Result<()> {
         ioctl_tiocsctty(std::io::stdout()).context("failed to take the pseudo-terminal")?;
     }
     // If flametop is killed now, no process would let this one continue. Then it must end as well.
-    set_parent_process_death_signal(Some(Signal::KILL)).context("failed to be tied to the profiler")?;
+    set_parent_process_death_signal(Some(Signal::KILL)).context("failed to set the parent-death signal")?;
     kill_process(rustix::process::getpid(), Signal::STOP).context("failed to wait for the profiler")?;
-    set_parent_process_death_signal(None).context("failed to be let go by the profiler")?;
+    set_parent_process_death_signal(None).context("failed to clear the parent-death signal")?;
     let error = Command::new(program).args(arguments).exec();
     Err(error).with_context(|| format!("failed to start {}", shown(program)))
 }
@@ -163,7 +163,8 @@ impl Child {
                 let (master, slave) = pseudo_terminal().context("failed to make a pseudo-terminal for the command's output")?;
                 if let Some(user) = user {
                     // The command may open the terminal again by its name, as /dev/stdout does: so it must belong to the user.
-                    rustix::fs::fchown(&slave, Some(user.uid()), None).context("failed to give the user a terminal")?;
+                    rustix::fs::fchown(&slave, Some(user.uid()), None)
+                        .context("failed to give the pseudo-terminal to the user")?;
                 }
                 let also = slave.try_clone().context("failed to share the command's output")?;
                 holder.stdout(slave).stderr(also);
@@ -209,7 +210,7 @@ impl Child {
                 .with_context(|| format!("failed to wait for {}", self.name))?;
             match status {
                 Some((_, status)) if status.stopped() => return Ok(()),
-                Some(_) => bail!("{} ended before it began", self.name),
+                Some(_) => bail!("{} ended before its start", self.name),
                 None if Instant::now() > deadline => bail!("{} did not stop before its start", self.name),
                 None => std::thread::sleep(Duration::from_millis(1)),
             }
@@ -220,7 +221,7 @@ impl Child {
     pub(super) fn go(&self) -> Result<()> {
         let _ = self.began.set((Instant::now(), cpu_of_children()));
         let pid = self.pid().context("the command has no process number")?;
-        kill_process(pid, Signal::CONT).with_context(|| format!("failed to let {} begin", self.name))
+        kill_process(pid, Signal::CONT).with_context(|| format!("failed to start {}", self.name))
     }
 
     fn ended(&mut self) -> Option<ExitStatus> {

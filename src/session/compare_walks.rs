@@ -21,6 +21,6 @@ impl Comparison {
     /// Describes the result in words.
     pub(super) fn describe(&self) -> Option<String> {
         let any = self.equal + self.different > 0;
-        any.then(|| format!("backtraces by the kernel and by hand: {} equal, {} different", self.equal, self.different))
+        any.then(|| format!("kernel and manual backtraces: {} equal, {} different", self.equal, self.different))
     }
 }

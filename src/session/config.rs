@@ -100,10 +100,13 @@ fn parse(text: &str) -> Result<Settings, Mistake> {
             "palette" => settings.palette = Some(choice(key.get_ref(), value)?),
             "ascii" => match value.get_ref().as_bool() {
                 Some(ascii) => settings.ascii = ascii,
-                None => return wrong(value.span(), "`ascii` is true or false"),
+                None => return wrong(value.span(), "`ascii` must be true or false"),
             },
             other => {
-                return wrong(key.span(), format!("unknown setting `{other}`; there are keys, theme, color, palette and ascii"));
+                return wrong(
+                    key.span(),
+                    format!("unknown setting `{other}`; the settings are keys, theme, color, palette and ascii"),
+                );
             }
         }
     }
@@ -112,13 +115,13 @@ fn parse(text: &str) -> Result<Settings, Mistake> {
 
 fn choice<T: cli::Choice>(key: &str, value: &Spanned<DeValue<'_>>) -> Result<T, Mistake> {
     let text = value.get_ref().as_str().unwrap_or_default();
-    cli::choice(text).or_else(|values| wrong(value.span(), format!("`{key}` is one of \"{}\"", values.join("\", \""))))
+    cli::choice(text).or_else(|values| wrong(value.span(), format!("`{key}` must be one of \"{}\"", values.join("\", \""))))
 }
 
 /// Reads `[keys]`: each entry has an action's name, and a key or a list of keys.
 fn rebind(keys: &mut KeyMap, value: &Spanned<DeValue<'_>>) -> Result<(), Mistake> {
     let Some(table) = value.get_ref().as_table() else {
-        return wrong(value.span(), "`keys` is a table: [keys], then lines such as quit = \"q\"");
+        return wrong(value.span(), "`keys` must be a table: [keys], then lines such as quit = \"q\"");
     };
     // In the order of the file: if two lines want the same key, the second one is reported.
     let mut lines: Vec<_> = table.iter().collect();
@@ -129,7 +132,9 @@ fn rebind(keys: &mut KeyMap, value: &Spanned<DeValue<'_>>) -> Result<(), Mistake
             (Some(one), _) => wanted.push(one.to_owned()),
             (None, Some(several)) => {
                 for one in several.iter() {
-                    let Some(text) = one.get_ref().as_str() else { return wrong(one.span(), "a key is a text, such as \"q\"") };
+                    let Some(text) = one.get_ref().as_str() else {
+                        return wrong(one.span(), "a key must be a string, such as \"q\"");
+                    };
                     wanted.push(text.to_owned());
                 }
             }
@@ -173,11 +178,11 @@ mod tests {
             ("[keys]\n\nquit = \"Crtl-Q\"\n", 3, "no key is called `Crtl-Q`"),
             ("[keys]\nquit = \"x\"\nbottom = \"x\"\n", 3, "`x` is the key of quit already"),
             ("[keys]\nquit = 5\n", 2, "write a key as \"q\""),
-            ("[keys]\nquit = [\"a\", 5]\n", 2, "a key is a text"),
+            ("[keys]\nquit = [\"a\", 5]\n", 2, "a key must be a string"),
             ("[keys]\nsearch = \"Ctrl-C\"\n", 2, "Ctrl-C always quits"),
-            ("keys = 3\n", 1, "`keys` is a table"),
-            ("\ntheme = \"dusk\"\n", 2, "`theme` is one of \"auto\", \"dark\", \"light\""),
-            ("ascii = \"yes\"\n", 1, "`ascii` is true or false"),
+            ("keys = 3\n", 1, "`keys` must be a table"),
+            ("\ntheme = \"dusk\"\n", 2, "`theme` must be one of \"auto\", \"dark\", \"light\""),
+            ("ascii = \"yes\"\n", 1, "`ascii` must be true or false"),
             ("colour = \"256\"\n", 1, "unknown setting `colour`"),
             ("a = 1\nb = = 2\n", 2, ""),
             ("[keys]\nquit = \"q\n", 2, ""),

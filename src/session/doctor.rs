@@ -109,7 +109,7 @@ pub(super) fn run() -> Result<()> {
     out.flush()?;
     let missing = count(&checks, State::Missing);
     if missing > 0 {
-        bail!("{missing} things are missing without which there is no live view; see above");
+        bail!("the live view cannot start; requirements missing: {missing} (see above)");
     }
     Ok(())
 }
@@ -153,7 +153,7 @@ fn kernel_debug_information(release: &str) -> Check {
 fn terminal() -> (Check, bool) {
     let check = |state, found| Check::new(state, "terminal", found, String::new());
     if !io::stdout().is_terminal() {
-        return (check(State::Limited, "standard output is not one; the live view needs it".to_owned()), false);
+        return (check(State::Limited, "standard output is not a terminal; the live view needs one".to_owned()), false);
     }
     let looks = Looks { ascii: false, theme: Background::Auto, color: Colours::Auto, palette: None, icicle: false, config: None };
     let theme = theme(&looks, &super::config::Settings::default());

@@ -39,7 +39,7 @@ pub(super) fn spawn(ends: &Ends, collecting: Sender<AttachCommand>, pids: Vec<u3
 async fn attach(name: String, collecting: Sender<AttachCommand>, pids: Vec<u32>) -> Result<EventSource, String> {
     let read = move || request(&name, &Watched { command: None, pids: &pids }).map_err(|error| format!("{error:#}"));
     let request =
-        tokio::task::spawn_blocking(read).await.map_err(|_| "looking for it failed; please report this".to_owned())??;
+        tokio::task::spawn_blocking(read).await.map_err(|_| "looking for the event failed; please report this".to_owned())??;
     let (answer, answered) = tokio::sync::oneshot::channel();
     let gone = || "sampling has ended".to_owned();
     collecting.send(AttachCommand::Attach(request, answer)).map_err(|_| gone())?;

@@ -59,7 +59,7 @@ pub(super) fn first(events: &[String]) -> Option<EventSource> {
 pub(super) fn request(text: &str, watched: &Watched<'_>) -> Result<EventRequest> {
     let spec = match EventSpec::parse(text) {
         Ok(spec) => spec,
-        Err(why) => bail!("`{text}` is no event: {why}"),
+        Err(why) => bail!("`{text}` is not an event: {why}"),
     };
     let places = match &spec {
         EventSpec::User { file, functions, .. } => places(text, file.as_deref(), functions, watched)?,
@@ -75,7 +75,7 @@ fn places(event: &str, file: Option<&str>, wanted: &NamePattern, watched: &Watch
         None => {
             let own = of_watched(watched);
             if own.is_empty() {
-                bail!("`{event}` does not say in which program or library: write uprobe:FILE:FUNC, or choose processes with -p");
+                bail!("`{event}` names no program or library: write uprobe:FILE:FUNC, or choose processes with -p");
             }
             own
         }
@@ -112,7 +112,7 @@ fn places(event: &str, file: Option<&str>, wanted: &NamePattern, watched: &Watch
     let looked: Vec<&str> = candidates.iter().map(|candidate| candidate.name.as_str()).collect();
     let looked = looked.join(", ");
     if chooser {
-        bail!("`{event}` only chooses, once, which function is called in its place (IFUNC in {looked}): name that one");
+        bail!("`{event}` is an IFUNC resolver in {looked}; name the function it selects instead");
     }
     if let Some(unread) = unread.filter(|_| names.is_empty()) {
         bail!("failed to look for {event} in {unread}");
@@ -228,7 +228,7 @@ mod tests {
         assert!(error("uprobe:libc:memcpy").contains("IFUNC"), "{}", error("uprobe:libc:memcpy"));
         assert!(error("uprobe:malloc").contains("-p"), "{}", error("uprobe:malloc"));
         assert!(error("uprobe:nosuchlibrary:f").contains("nosuchlibrary"));
-        assert!(error("nothing:like:this").contains("is no event"));
+        assert!(error("nothing:like:this").contains("is not an event"));
     }
 
     /// A function that has a symbol: the compiler may inline the tests.

@@ -24,21 +24,21 @@ pub(super) fn of_tables(collector: &Collector, without: &[String]) -> Vec<String
         ),
     ]);
     if tables.waiting > 0 {
-        lines.push(format!("{} more are being made", tables.waiting));
+        lines.push(format!("{} more tables are being made", tables.waiting));
     }
     if tables.evicted > 0 {
-        lines.push(format!("{} were let go for want of room", tables.evicted));
+        lines.push(format!("{} tables were evicted because memory was full", tables.evicted));
     }
     if tables.waiting_for_room > 0 {
-        lines.push(format!("{} are made and wait for room: --kernel-memory gives more", tables.waiting_for_room));
+        lines.push(format!("{} tables are ready but have no room (raise --kernel-memory)", tables.waiting_for_room));
     }
     for user in tables.held_back.iter().take(10) {
         lines.push(format!(
-            "user {user} runs more new programs than there is CPU time for: their stacks stay short until it is their turn"
+            "user {user} starts programs faster than tables can be made: their stacks stay short until the tables are ready"
         ));
     }
     if tables.turned_away > 0 {
-        lines.push(format!("{} requests for tables were turned away: too many waited", tables.turned_away));
+        lines.push(format!("{} requests for tables were dropped: the queue was full", tables.turned_away));
     }
     lines.extend(of_dumps(&collector.dumps()));
     lines.extend(of_scripts(&collector.scripts()));
@@ -71,14 +71,14 @@ pub(super) fn of_dumps(dumps: &DumpCounts) -> Vec<String> {
     let mut lines = Vec::new();
     if dumps.dumped > 0 {
         lines.push(format!(
-            "{} samples came before the unwind table of their code and were walked later, in a copy of their stack: {} are complete, {} did not \
-             wait longer than 2.5 s",
+            "{} samples came before their unwind table and were walked later from a copy of the stack: {} are complete, {} got \
+             no table within 2.5 s",
             dumps.dumped, dumps.whole, dumps.late
         ));
     }
     if dumps.refused > 0 {
         lines.push(format!(
-            "{} samples came before the unwind table of their code and were not kept: too many waited; they pass with the first seconds",
+            "{} samples came before their unwind table and were not walked later: too many waited (usual in the first seconds)",
             dumps.refused
         ));
     }
@@ -90,8 +90,11 @@ fn of_scripts(scripts: &ScriptCounts) -> Vec<String> {
     let told = [
         (scripts.cut, "samples have more than 1,024 Python functions: the outermost ones are missing"),
         (scripts.unreadable, "samples lack Python functions: memory of the interpreter could not be read"),
-        (scripts.gone, "Python functions were gone before their names were read: [function that is gone]"),
-        (scripts.refused, "Python functions were not read: their user has too many new ones, [functions not read]"),
+        (scripts.gone, "Python functions were gone before their names were read: shown as [function that is gone]"),
+        (
+            scripts.refused,
+            "Python functions were not read, because their user has too many new functions: shown as [functions not read]",
+        ),
         (scripts.processes_refused, "processes are shown without their Python functions: their user has too many processes"),
     ];
     let mut lines = Vec::new();
@@ -120,22 +123,18 @@ pub(super) fn of_unread(unread: &Unread) -> Vec<String> {
     }
     if unread.refused_files > 0 {
         lines.push(format!(
-            "{} mapped files found no room (a user has a quarter of it): code in them is `[more objects]`; --memory holds more",
+            "no room for {} mapped files (a user gets a quarter of it): their code is `[more objects]` (raise --memory)",
             unread.refused_files
         ));
     }
     if unread.forgotten > 0 {
         lines.push(format!(
-            "processes map more than there is room for: the mappings of the largest were forgotten {} times and read again; --memory \
-             gives more",
+            "no room for all mappings: those of the largest processes were dropped and read again {} times (raise --memory)",
             unread.forgotten
         ));
     }
     if unread.cut > 0 {
-        lines.push(format!(
-            "{} lists of mappings were longer than 16 MB or 65,530 mappings: code in the rest is unknown",
-            unread.cut
-        ));
+        lines.push(format!("{} lists of mappings were cut at 16 MB or 65,530 mappings: code in the rest is unknown", unread.cut));
     }
     lines
 }

@@ -20,13 +20,13 @@ pub(super) fn duties(sampling: &Sampling, program: &[OsString], attaches: bool) 
 pub(super) fn debuginfod_find() -> Result<PathBuf> {
     if std::env::var_os("DEBUGINFOD_URLS").is_none_or(|urls| urls.is_empty()) {
         bail!(
-            "`--debuginfod` asks the servers in DEBUGINFOD_URLS, and that is not set: distributions say which is theirs (sudo keeps \
-             it with --preserve-env=DEBUGINFOD_URLS)"
+            "`--debuginfod` needs DEBUGINFOD_URLS, which is not set: set it to your distribution's server (sudo keeps it with \
+             --preserve-env=DEBUGINFOD_URLS)"
         );
     }
     program_called(DEBUGINFOD_FIND).with_context(|| {
         format!(
-            "`--debuginfod` needs the program {DEBUGINFOD_FIND}, which is not here; install the package debuginfod or elfutils"
+            "`--debuginfod` needs the program {DEBUGINFOD_FIND}, which was not found; install the package debuginfod or elfutils"
         )
     })
 }

@@ -67,7 +67,7 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     let pipe = match Pipe::open(output) {
         Err(SaveError::NoReader { path }) => {
             eprintln!(
-                "flametop: nobody reads the pipe `{}` yet; the recording begins, and waits for a reader at its end",
+                "flametop: the pipe `{}` has no reader yet; the recording starts and waits for one at its end",
                 path.display()
             );
             None
@@ -93,7 +93,7 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     let by = Instant::now() + END_WITHIN;
     runtime.block_on(end(&sampling, by, name.as_deref(), &mut signals));
     if !sampling.finish(by) {
-        eprintln!("flametop: the collecting thread does not end; the samples of the last moments are not in the file");
+        eprintln!("flametop: the collector thread did not stop in time; the last samples are not in the file");
     }
     if let Some(Ended::Failed(why)) = &ended {
         bail!("sampling stopped: {why}");
@@ -296,7 +296,7 @@ async fn settle(shared: &Shared, by: Instant, ours: &Ours, signals: &mut Signals
     };
     let patience = async {
         tokio::time::sleep(QUIET).await;
-        tell("looking for names; Ctrl-C goes without the rest");
+        tell("looking up names; Ctrl-C skips the remaining names");
         std::future::pending().await
     };
     tokio::select! {
@@ -324,10 +324,10 @@ async fn sleep_until(deadline: Option<tokio::time::Instant>) {
 
 /// Says why there is nothing to write.
 fn nothing(options: &cli::Record, output: &Path, told: &CollectorStatus) -> String {
-    let why = if options.sampling.events.is_empty() { "ran on a CPU" } else { "happened" };
+    let why = if options.sampling.events.is_empty() { "processes ran" } else { "events happened" };
     let own = told.own_left_out + told.events.iter().map(|event| event.own).sum::<u64>();
-    let but = if own > 0 { " but in flametop itself (--self shows that)" } else { "" };
-    format!("no samples were taken, so {} was not written: nothing that was asked for {why}{but}", output.display())
+    let but = if own > 0 { ", not counting flametop itself (--self shows it)" } else { "" };
+    format!("no samples: none of the selected {why}{but}. {} was not written.", output.display())
 }
 
 /// Waits for a reader of the pipe that the stacks go to: until `by` if a signal has ended the recording, else until a signal comes. Returns
@@ -419,19 +419,16 @@ fn describe_event(event: &EventStatus) -> String {
         how.push(format!("{} places", event.places));
     }
     if event.missed > 0 {
-        how.push(format!("{} came while one was being taken", event.missed));
+        how.push(format!("{} without a stack: another one was being taken", event.missed));
     }
     if event.unsure > 0 {
-        how.push(format!(
-            "{} more, of these processes or others, not counted: they came while one was being taken",
-            event.unsure
-        ));
+        how.push(format!("{} more, of any process, not counted: a stack was being taken", event.unsure));
     }
     if event.own > 0 {
-        how.push(format!("{} more of flametop itself not counted: --self shows them", event.own));
+        how.push(format!("{} more in flametop itself not counted: --self shows them", event.own));
     }
     if event.cut > 0 {
-        how.push(format!("cut stacks of the kernel: {}", event.cut));
+        how.push(format!("kernel stacks cut: {}", event.cut));
     }
     line.push_str(&format!(" ({})", how.join(", ")));
     line
@@ -489,11 +486,11 @@ fn report(
     }
     let losses = &snapshot.losses;
     for (count, what) in [
-        (losses.ring_full, "samples lost because the ring buffer was full; a lower rate (-F) helps"),
-        (losses.events_lost, "events of processes lost (mappings, names, exits); some frames may have no name"),
-        (losses.over_memory, "samples let go because memory was full; --memory holds more"),
-        (losses.coarse, "addresses have no name of their own because memory was full; --memory holds more"),
-        (losses.aged_out, "samples older than the window let go; --window keeps more"),
+        (losses.ring_full, "samples lost: ring buffer full (lower the rate with -F)"),
+        (losses.events_lost, "process events lost (mappings, names, exits); some frames may have no name"),
+        (losses.over_memory, "samples dropped: memory limit reached (raise --memory)"),
+        (losses.coarse, "addresses share a name: memory limit reached (raise --memory)"),
+        (losses.aged_out, "samples dropped: older than the window (raise --window)"),
     ] {
         if count > 0 {
             lines.push(format!("{count} {what}"));
@@ -525,7 +522,7 @@ mod tests {
             [
                 "incomplete: 173 (1.7 %), code without usable unwind information",
                 "incomplete: 4 (0.0 %), the unwind table of its object was still being made",
-                "incomplete: 2 (0.0 %), what should be the caller is no code",
+                "incomplete: 2 (0.0 %), the caller's address is not code",
             ]
         );
         assert!(incomplete(&Totals::default()).is_empty(), "a recording of kernel threads");
@@ -572,17 +569,20 @@ mod tests {
         };
         assert_eq!(describe_event(&event), "vfs_read: 12 events, stacks of 3 (fentry)");
         let counted = EventStatus { missed: 2, ..event.clone() };
-        assert_eq!(describe_event(&counted), "vfs_read: 12 events, stacks of 3 (fentry, 2 came while one was being taken)");
+        assert_eq!(
+            describe_event(&counted),
+            "vfs_read: 12 events, stacks of 3 (fentry, 2 without a stack: another one was being taken)"
+        );
         let beside_own = EventStatus { own: 7, ..event.clone() };
         assert_eq!(
             describe_event(&beside_own),
-            "vfs_read: 12 events, stacks of 3 (fentry, 7 more of flametop itself not counted: --self shows them)"
+            "vfs_read: 12 events, stacks of 3 (fentry, 7 more in flametop itself not counted: --self shows them)"
         );
         let beside = EventStatus { unsure: 2, cut: 1, places: 4, ..event };
         assert_eq!(
             describe_event(&beside),
-            "vfs_read: 12 events, stacks of 3 (fentry, 4 places, 2 more, of these processes or others, not counted: they came while one \
-             was being taken, cut stacks of the kernel: 1)"
+            "vfs_read: 12 events, stacks of 3 (fentry, 4 places, 2 more, of any process, not counted: a stack was being taken, \
+             kernel stacks cut: 1)"
         );
     }
 }

@@ -212,13 +212,13 @@ impl Sampling {
                     renewals: Renewals::default(),
                 };
                 let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| collecting.run()));
-                let outcome = outcome.unwrap_or_else(|_| Some(Ended::Failed("the collecting thread failed".to_owned())));
+                let outcome = outcome.unwrap_or_else(|_| Some(Ended::Failed("the collector thread failed".to_owned())));
                 locks::write(&profile).end_clock(now());
                 *locks::lock(&ended) = outcome;
             };
             std::thread::Builder::new().name("flametop-drain".to_owned()).spawn(body).context("failed to start a thread")?
         };
-        let cpus = started.recv().map_err(|_| anyhow!("the collecting thread failed at its start"))??;
+        let cpus = started.recv().map_err(|_| anyhow!("the collector thread failed at its start"))??;
         Ok(Sampling { stop, ended, told, orders, thread: Some(thread), until, hurry, cpus, since: Instant::now() })
     }
 

@@ -11,7 +11,7 @@ pub(super) fn need_a_terminal() -> Result<()> {
     }
     if std::env::var_os("TERM").is_some_and(|name| name == "dumb") {
         bail!(
-            "this terminal can place no text (TERM=dumb); set TERM to the kind that it is, or write to a file with \
+            "this terminal cannot position text (TERM=dumb); set TERM to its real type, or write to a file with \
              `flametop record -o FILE`"
         );
     }

@@ -52,7 +52,7 @@ impl User {
             None => User::of_directory(wanted).with_context(|| format!("--user {wanted}: there is no such user"))?,
         };
         if !rustix::process::geteuid().is_root() && rustix::process::geteuid().as_raw() != user.ids.user {
-            bail!("--user {wanted}: only root can start a command as somebody else; start flametop as root");
+            bail!("--user {wanted}: only root can start a command as another user; start flametop as root");
         }
         if user.ids.groups.is_empty() {
             let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
@@ -147,9 +147,9 @@ impl Ids {
         let (user, group) = (Uid::from_raw(self.user), Gid::from_raw(self.group));
         if rustix::process::geteuid() != user || rustix::process::geteuid().is_root() {
             let groups: Vec<Gid> = self.groups.iter().copied().map(Gid::from_raw).collect();
-            set_thread_groups(&groups).context("failed to take the user's groups")?;
-            set_thread_res_gid(group, group, group).context("failed to take the user's group")?;
-            set_thread_res_uid(user, user, user).context("failed to become the user")?;
+            set_thread_groups(&groups).context("failed to change to the user's groups")?;
+            set_thread_res_gid(group, group, group).context("failed to change to the user's group")?;
+            set_thread_res_uid(user, user, user).context("failed to change to the user")?;
         }
         if !user.is_root() {
             let none = CapabilitySet::empty();
@@ -173,7 +173,7 @@ impl FromStr for Ids {
     fn from_str(text: &str) -> Result<Ids, String> {
         let fields: Vec<&str> = text.split(':').collect();
         let [user, group, groups] = fields.as_slice() else { return Err("not of the form UID:GID:GROUPS".to_owned()) };
-        let id = |text: &str| plain_id(text).ok_or_else(|| format!("{text} is no number of a user or group"));
+        let id = |text: &str| plain_id(text).ok_or_else(|| format!("{text} is not a user or group number"));
         let groups: Result<Vec<u32>, String> = groups.split(',').filter(|group| !group.is_empty()).map(id).collect();
         Ok(Ids { user: id(user)?, group: id(group)?, groups: groups? })
     }

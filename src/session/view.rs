@@ -87,7 +87,7 @@ fn read(file: &Path, names: &Names, profile: &RwLock<Profile>, before: Option<&R
 fn remark(report: &ReadReport) -> Option<Message> {
     let mut words = Vec::new();
     if let Some(line) = report.first_nonsense {
-        words.push(format!("{} lines are no stacks (the first is line {line})", report.nonsense));
+        words.push(format!("{} lines are not stacks (first: line {line})", report.nonsense));
     }
     if report.decimals > 0 {
         words.push(format!("counts have fractions and were multiplied by {}", 10u64.pow(report.decimals)));

@@ -260,7 +260,7 @@ impl App {
             Action::ChooseProcess => self.overlay = Some(Overlay::Picker(self.process_picker())),
             Action::ChooseThread => self.overlay = Some(Overlay::Picker(self.thread_picker())),
             Action::ChooseCgroup | Action::ChooseCpu if self.scene.status.frequency == 0 => {
-                self.scene.message = Some(Message { text: "a file does not tell cgroups and CPUs".to_owned(), bad: false });
+                self.scene.message = Some(Message { text: "a file has no cgroups or CPUs".to_owned(), bad: false });
             }
             Action::ChooseCgroup => {
                 self.overlay = Some(Overlay::Picker(Picker::cgroups(&self.scene.snapshot, &self.scene.status)))
@@ -270,7 +270,7 @@ impl App {
             Action::NextView => self.turn_view(1),
             Action::PreviousView => self.turn_view(View::ALL.len() - 1),
             Action::Show(view) => self.show(view),
-            Action::Freeze if self.scene.is_file() => self.scene.say("a file stands still".to_owned()),
+            Action::Freeze if self.scene.is_file() => self.scene.say("nothing to freeze: a file does not change".to_owned()),
             // Before the first picture there is nothing to freeze.
             Action::Freeze if self.scene.frozen.is_some() || self.scene.snapshot.now == Timestamp(0) => self.scene.frozen = None,
             Action::Freeze => self.scene.frozen = Some(self.scene.snapshot.now),
@@ -302,7 +302,7 @@ impl App {
             }
             Action::Chains => {
                 self.views.flame.chains = !self.views.flame.chains;
-                let how = if self.views.flame.chains { "chains of calls share a row" } else { "each function has a row" };
+                let how = if self.views.flame.chains { "call chains share a row" } else { "each function has a row" };
                 self.scene.say(how.to_owned());
             }
             Action::MachineWidths => self.change_widths(),
@@ -312,7 +312,7 @@ impl App {
                     ColourMode::Own => ColourMode::Kind,
                 };
                 let by = if self.scene.theme.mode == ColourMode::Kind { "kind of code" } else { "self weight" };
-                self.scene.say(format!("colours are by {by}"));
+                self.scene.say(format!("colours show the {by}"));
             }
             Action::Save => self.open_prompt(PromptKind::Save, (self.save_offer.name)()),
             Action::Copy => self.copy(effects),
@@ -327,11 +327,11 @@ impl App {
 
     fn change_widths(&mut self) {
         if self.scene.share_of_machine().is_none() {
-            return self.scene.say("this is for CPU time on a live machine, without a comparison".to_owned());
+            return self.scene.say("only for CPU time on a live machine, without a comparison".to_owned());
         }
         self.views.flame.of_machine = !self.views.flame.of_machine;
         self.views.each(|view| view.refresh(&self.scene));
-        let of = if self.views.flame.of_machine { "the machine" } else { "what is shown" };
+        let of = if self.views.flame.of_machine { "the machine" } else { "the samples shown" };
         self.scene.say(format!("widths are shares of {of}"));
     }
 
@@ -343,7 +343,7 @@ impl App {
         self.views.flame.reset();
         let text = match self.scene.query.direction {
             Direction::TopDown => "top-down again",
-            Direction::BottomUp => "bottom-up: what was running, then its callers",
+            Direction::BottomUp => "bottom-up: running functions first, then their callers",
         };
         self.scene.message = Some(Message { text: text.to_owned(), bad: false });
     }
@@ -360,9 +360,9 @@ impl App {
 
     fn change_grouping(&mut self) {
         let (next, text) = match self.scene.query.grouping {
-            Grouping::Name => (Grouping::Process, "each process apart"),
-            Grouping::Process => (Grouping::Thread, "each process and thread apart"),
-            Grouping::Thread => (Grouping::Name, "processes of one name together"),
+            Grouping::Name => (Grouping::Process, "one box per process"),
+            Grouping::Process => (Grouping::Thread, "one box per process and thread"),
+            Grouping::Thread => (Grouping::Name, "one box per process name"),
             Grouping::None => (Grouping::None, "a file has no processes"),
         };
         self.scene.query.grouping = next;
@@ -373,21 +373,16 @@ impl App {
     pub(super) fn fold_inlined(&mut self, fold: bool) {
         self.scene.query.folding.inlined = fold;
         self.views.flame.expect_other_frames();
-        self.scene.say(
-            if fold { "inlined functions are a part of what they were inlined into" } else { "inlined functions are shown" }
-                .to_owned(),
-        );
+        self.scene
+            .say(if fold { "inlined functions are merged into their callers" } else { "inlined functions are shown" }.to_owned());
     }
 
     /// Shows the frames of interpreters that run functions, or only the functions.
     pub(super) fn fold_interpreter(&mut self, fold: bool) {
         self.scene.query.folding.interpreter = fold;
         self.views.flame.expect_other_frames();
-        let text = if fold {
-            "frames of interpreters are a part of the functions that they run"
-        } else {
-            "frames of interpreters are shown"
-        };
+        let text =
+            if fold { "interpreter frames are merged into the functions they run" } else { "interpreter frames are shown" };
         self.scene.say(text.to_owned());
     }
 

@@ -55,11 +55,11 @@ impl Scene {
         let key = self.keys.first(Action::Compare);
         let what = match (self.compare.on, self.is_file()) {
             (true, _) => String::new(),
-            (false, false) => format!("; {key} shows how what follows differs"),
-            (false, true) => format!("; {key} shows how what is seen then differs"),
+            (false, false) => format!("; {key} compares later samples with it"),
+            (false, true) => format!("; {key} compares your next selection with it"),
         };
         // The chip shows how many samples the baseline has. The count may still grow: some earlier samples have yet to arrive.
-        self.say(format!("what is seen is the baseline now{what}"));
+        self.say(format!("the samples shown are the baseline{what}"));
     }
 
     /// Shows the difference, or the current samples alone.
@@ -90,7 +90,7 @@ impl Scene {
     /// Marks the time before the chosen time, or before the last seconds. The error gives the reason if that is impossible.
     fn mark_the_time_before(&mut self) -> Result<(), String> {
         let key = self.keys.first(Action::MarkBaseline);
-        let refused = |what: &str| format!("{what}; {key} marks what is seen");
+        let refused = |what: &str| format!("{what}; {key} marks a baseline");
         let Some((first, _)) = self.snapshot.span.filter(|_| !self.is_file()) else {
             return Err(refused("nothing to compare with yet"));
         };
@@ -107,7 +107,7 @@ impl Scene {
                 Span::Last(seconds) => format!("the last {seconds} s"),
                 _ => "the selected time".to_owned(),
             };
-            return Err(refused(&format!("nothing was sampled before {time}")));
+            return Err(refused(&format!("no samples before {time}")));
         }
         self.compare.marks += 1;
         let range = TimeRange::Between(Timestamp(from.0.saturating_sub(length * TIMES_BEFORE)).max(first), from);
@@ -126,7 +126,7 @@ impl Scene {
             format!("; {key} compares {}", if self.compares_rates() { "shares" } else { "rates" })
         };
         let unit = match (self.compares_rates(), self.shown_event().is_some()) {
-            (false, _) => "points of the share of all",
+            (false, _) => "percentage points of all samples",
             (true, false) => "CPUs",
             (true, true) => "events a second",
         };
@@ -150,7 +150,7 @@ impl Scene {
         }
         if !self.compare.on {
             let key = self.keys.first(Action::Compare);
-            return self.say(format!("this is for a difference: {key} shows one"));
+            return self.say(format!("no comparison is shown; {key} starts one"));
         }
         self.compare.by_shares = !self.compare.by_shares;
         self.say_what_is_compared();

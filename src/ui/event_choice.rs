@@ -32,7 +32,7 @@ impl Scene {
         let ended = || self.ended_events.iter().rev().find(|row| row.source == shown);
         match (self.shown_row(), ended()) {
             (Some(row), _) => format!("{} ({})", row.name, row.how),
-            (None, Some(row)) => format!("{} (no more)", row.name),
+            (None, Some(row)) => format!("{} (detached)", row.name),
             // Before the first status.
             (None, None) => format!("event {shown}"),
         }
@@ -91,7 +91,7 @@ impl App {
         match attached {
             Ok(source) => {
                 self.show_source(source);
-                self.scene.say(format!("stacks are taken at {name}"));
+                self.scene.say(format!("attached to {name}"));
             }
             Err(why) => self.scene.message = Some(Message { text: why, bad: true }),
         }
@@ -108,7 +108,7 @@ impl App {
         {
             self.show_source(other);
         }
-        self.scene.say("no more stacks are taken there; what was seen stays".to_owned());
+        self.scene.say("detached; its samples are kept".to_owned());
         true
     }
 }

@@ -48,7 +48,7 @@ impl App {
 
     pub(super) fn next_match(&mut self, forward: bool) {
         let Some(pattern) = self.scene.search.clone() else {
-            return self.scene.say(format!("nothing is searched for; {} searches", self.scene.keys.first(Action::Search)));
+            return self.scene.say(format!("no search is active; {} starts one", self.scene.keys.first(Action::Search)));
         };
         // The key must not wait for the engine's answer: until it arrives, names are compared here.
         let snapshot = Arc::clone(&self.scene.snapshot);
@@ -66,7 +66,7 @@ impl App {
         self.scene.say(match moved {
             None | Some(Match { of: 0, .. }) => format!("no match of /{}/ in view", pattern.source()),
             Some(Match { number, of }) => {
-                let order = if self.scene.view == View::Flame && of > 1 { ", the heaviest first" } else { "" };
+                let order = if self.scene.view == View::Flame && of > 1 { ", heaviest first" } else { "" };
                 format!("match {number} of {of}{order}")
             }
         });
@@ -87,7 +87,7 @@ impl Scene {
     /// Adds a filter's chip. If there are too many, a message says so.
     pub fn add_filter(&mut self, mode: FilterMode, pattern: Pattern) {
         if self.query.filters.len() == MAX_FILTERS {
-            self.say(format!("{MAX_FILTERS} filters are the most; {} removes one", self.keys.first(Action::RemoveFilter)));
+            self.say(format!("at most {MAX_FILTERS} filters; {} removes one", self.keys.first(Action::RemoveFilter)));
         } else {
             self.query.filters.push(Filter { mode, pattern });
         }

@@ -120,10 +120,10 @@ impl Section {
             Section::Move => "Move",
             Section::Zoom => "Zoom",
             Section::Find => "Find and filter",
-            Section::Choose => "Choose whose samples",
+            Section::Choose => "Select samples",
             Section::Time => "Time",
             Section::Compare => "Compare",
-            Section::Show => "What is shown",
+            Section::Show => "Display",
             Section::Program => "Program",
         }
     }
@@ -152,11 +152,11 @@ const fn show(view: View, key: &'static [&'static str]) -> Binding {
 /// The table. Hints show the first key of a row.
 pub const BINDINGS: &[Binding] = &[
     bind(&["↵", "Enter"], Action::ZoomIn, Section::Zoom, "zoom into the selected frame; open a row of a table"),
-    bind(&["/"], Action::Search, Section::Find, "search by regular expression; tells the share that matches"),
+    bind(&["/"], Action::Search, Section::Find, "search by regular expression; shows the matching share"),
     bind(&["&"], Action::Keep, Section::Find, "keep only samples whose stack matches"),
     bind(&["!"], Action::Drop, Section::Find, "drop samples whose stack matches"),
     bind(&["p"], Action::ChooseProcess, Section::Choose, "choose a process (the selected one is on top)"),
-    bind(&["w"], Action::Save, Section::Program, "write what is seen to a file: its ending tells the format"),
+    bind(&["w"], Action::Save, Section::Program, "save the samples shown; the file ending sets the format"),
     bind(&["Space", "z"], Action::Freeze, Section::Time, "freeze the picture / continue; sampling continues"),
     bind(&["Tab"], Action::NextView, Section::Show, "next view"),
     bind(&["?", "F1"], Action::Help, Section::Program, "this help; type / in it to search"),
@@ -169,7 +169,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(&["f", "PgDn", "Ctrl-F", "Ctrl-D"], Action::PageDown, Section::Move, "one page down"),
     bind(&["g", "Home", "<"], Action::Top, Section::Move, "to the top"),
     bind(&["G", "End", ">"], Action::Bottom, Section::Move, "to the bottom"),
-    bind(&["Esc", "Backspace"], Action::ZoomOut, Section::Zoom, "one level out: zoom, filters, target; never quits"),
+    bind(&["Esc", "Backspace"], Action::ZoomOut, Section::Zoom, "leave one level: zoom, filter, target; never quits"),
     bind(&["r"], Action::ResetZoom, Section::Zoom, "back to the whole view"),
     bind(&["n"], Action::NextMatch, Section::Find, "next match"),
     bind(&["N"], Action::PreviousMatch, Section::Find, "previous match"),
@@ -185,10 +185,10 @@ pub const BINDINGS: &[Binding] = &[
     bind(&["]"], Action::RangeLater, Section::Time, "move the range later"),
     bind(&["{"], Action::RangeNarrower, Section::Time, "make the range narrower"),
     bind(&["}"], Action::RangeWider, Section::Time, "make the range wider"),
-    bind(&["c"], Action::RangeLive, Section::Time, "back to the usual time, and live"),
-    bind(&["b"], Action::MarkBaseline, Section::Compare, "mark what is seen as the baseline"),
-    bind(&["d"], Action::Compare, Section::Compare, "difference to the baseline, or to the time before"),
-    bind(&["%"], Action::Measure, Section::Compare, "the difference in CPUs, or in shares of all"),
+    bind(&["c"], Action::RangeLive, Section::Time, "back to live and the usual time"),
+    bind(&["b"], Action::MarkBaseline, Section::Compare, "mark the samples shown as the baseline"),
+    bind(&["d"], Action::Compare, Section::Compare, "compare with the baseline, or with the time before"),
+    bind(&["%"], Action::Measure, Section::Compare, "show differences in CPUs, or in shares of all samples"),
     show(View::Flame, &["1"]),
     show(View::Functions, &["2"]),
     show(View::Processes, &["3"]),
@@ -196,23 +196,23 @@ pub const BINDINGS: &[Binding] = &[
     show(View::Health, &["5"]),
     bind(&["S-Tab"], Action::PreviousView, Section::Show, "previous view"),
     bind(&["i"], Action::Orientation, Section::Show, "root at the top or at the bottom"),
-    bind(&["u"], Action::BottomUp, Section::Show, "bottom-up: what is hot, and its callers"),
+    bind(&["u"], Action::BottomUp, Section::Show, "bottom-up: hot functions, then their callers"),
     bind(&["s"], Action::Sandwich, Section::Show, "callers and callees of the selected function"),
     bind(&["o"], Action::Source, Section::Show, "the function's source, weight per line; Tab: instructions"),
     bind(&["S"], Action::Order, Section::Show, "order by name or weight; in a table, by another column"),
     bind(&["e"], Action::Grouping, Section::Show, "group by name / process / thread"),
     bind(&["a"], Action::Chains, Section::Show, "fold straight call chains into one row, or not"),
-    bind(&["M"], Action::MachineWidths, Section::Show, "widths as shares of the machine, or of what is shown"),
-    bind(&["I"], Action::Inlined, Section::Show, "inlined functions, or only what they were inlined into"),
-    bind(&["A"], Action::Interpreter, Section::Show, "an interpreter's own frames between functions, or not"),
-    bind(&["R"], Action::Recursion, Section::Show, "direct recursion on one row, or each call on its own"),
+    bind(&["M"], Action::MachineWidths, Section::Show, "widths as shares of the machine, or of the samples shown"),
+    bind(&["I"], Action::Inlined, Section::Show, "show inlined functions, or merge them into callers"),
+    bind(&["A"], Action::Interpreter, Section::Show, "show or hide an interpreter's own frames"),
+    bind(&["R"], Action::Recursion, Section::Show, "direct recursion as one box, or one box per call"),
     bind(&["D"], Action::NameDetail, Section::Show, "names in full / without parameters / last segment only"),
-    bind(&["v"], Action::ColourMode, Section::Show, "colour by kind or by own weight"),
+    bind(&["v"], Action::ColourMode, Section::Show, "colour by kind of code or by self weight"),
     bind(&["O"], Action::Output, Section::Show, "the started command's output"),
     bind(&["y"], Action::Copy, Section::Program, "copy the selected frame's stack (works over ssh)"),
     bind(&[":"], Action::Palette, Section::Program, "choose an action by its name"),
-    bind(&["Ctrl-Z"], Action::Suspend, Section::Program, "suspend: back to the shell, whose fg continues"),
-    bind(&["Ctrl-L"], Action::Redraw, Section::Program, "draw the screen anew"),
+    bind(&["Ctrl-Z"], Action::Suspend, Section::Program, "suspend to the shell; fg resumes"),
+    bind(&["Ctrl-L"], Action::Redraw, Section::Program, "redraw the screen"),
 ];
 
 /// Returns a key's name in the table; `None` for keys without a name.
@@ -306,7 +306,7 @@ fn key_called(text: &str) -> Result<String, String> {
         Some(b"C") => Err("Ctrl-C always quits".to_owned()),
         Some(letter @ (b"I" | b"M")) => {
             let same = if letter == b"I" { "Tab" } else { "Enter" };
-            Err(format!("terminals send the same for {text} and {same}; write {same}"))
+            Err(format!("terminals cannot distinguish {text} from {same}; write {same}"))
         }
         Some([letter]) if letter.is_ascii_alphabetic() => Ok(format!("Ctrl-{}", char::from(*letter))),
         _ => Err(format!(

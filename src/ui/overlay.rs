@@ -243,7 +243,7 @@ impl Picker {
             number: text::count(event.events),
             name: event.name.clone(),
             share: mark(event.source),
-            detail: format!("{}, stacks of {}", event.how, text::count(event.stacks)),
+            detail: format!("{}, {} stacks", event.how, text::count(event.stacks)),
             refused: false,
         });
         let row = |name: &str, help: &str| Row { detail: help.to_owned(), ..Row::all(Choice::Attach, name) };
@@ -254,8 +254,8 @@ impl Picker {
             None => row(&event.name, event.help),
         });
         let mut rows: Vec<Row> = clock.into_iter().chain(attached).chain(clock_off).chain(others).collect();
-        rows.push(row("", "as it is written"));
-        let mut picker = Picker { free: true, ..Picker::new("events: Enter takes or shows, Del ends", rows) };
+        rows.push(row("", "event name as typed"));
+        let mut picker = Picker { free: true, ..Picker::new("events: Enter attaches/shows, Del detaches", rows) };
         picker.filter();
         picker
     }
@@ -341,7 +341,7 @@ impl Picker {
             Row {
                 choice: Choice::Cgroup(*id),
                 number: id.to_string(),
-                name: last.unwrap_or("(no path is known)").to_owned(),
+                name: last.unwrap_or("(path unknown)").to_owned(),
                 share: format!("{} %", text::percent(*weight, all)),
                 detail: path.unwrap_or_default().to_owned(),
                 refused: false,
@@ -360,7 +360,7 @@ impl Picker {
             number: cpu.to_string(),
             name: "CPU".to_owned(),
             share: format!("{} %", text::percent(weight, all)),
-            detail: if status.online.contains(&cpu) { String::new() } else { "off".to_owned() },
+            detail: if status.online.contains(&cpu) { String::new() } else { "offline".to_owned() },
             refused: false,
         });
         Picker::new("CPU", std::iter::once(Row::all(Choice::AllCpus, "all CPUs")).chain(rows).collect())

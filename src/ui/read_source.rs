@@ -16,15 +16,13 @@ impl App {
         let label = self.selected_label().and_then(|label| Some((label, self.scene.names.labels.get(label)?.kind)));
         match label {
             _ if self.scene.is_file() => {
-                self.scene.say("a file has only names: it does not tell where in the code samples were".to_owned())
+                self.scene.say("a file has only names, no addresses: source lines are unknown".to_owned())
             }
             // The box contains many functions, and its place is their caller's.
             Some(_) if self.scene.view == View::Flame && self.views.flame.cursor.rest => {
-                self.scene.say(
-                    "these are narrow callees of many names: zoom into their caller and select one, to see its source".to_owned(),
-                );
+                self.scene.say("these are several narrow callees: zoom into the caller and select one".to_owned());
             }
-            None | Some((_, FrameKind::Process)) => self.scene.say("select a function, to see its source".to_owned()),
+            None | Some((_, FrameKind::Process)) => self.scene.say("select a function to see its source".to_owned()),
             Some((label, _)) => {
                 self.scene.hover = None;
                 self.source = Some(Source::of(&self.scene.names, label));
@@ -42,7 +40,7 @@ impl App {
             a_move!() => source.go(action, height),
             Action::NextMatch | Action::PreviousMatch => {
                 if !source.next_hot(action == Action::NextMatch, height) {
-                    self.scene.say("no sample is in what is shown".to_owned());
+                    self.scene.say("none of these rows has samples".to_owned());
                 }
             }
             Action::NextView | Action::PreviousView => source.turn(),

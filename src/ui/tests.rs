@@ -140,7 +140,7 @@ fn lost_are_samples_and_not_other_events() {
     assert!(bench.screen(120, 24).lines().next().unwrap().contains("lost 12"));
     bench.keys("5");
     bench.send(Event::Snapshot(Arc::new(Snapshot { losses, ..(*snapshot).clone() })));
-    assert!(bench.screen(120, 40).contains("9,746  events of processes lost"), "{}", bench.screen(120, 40));
+    assert!(bench.screen(120, 40).contains("9,746  process events lost"), "{}", bench.screen(120, 40));
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn a_cgroup_is_chosen_by_its_path_or_by_its_number() {
     bench.keys("H");
     let screen = bench.screen(100, 24);
     let rows: Vec<&str> = screen.lines().filter(|line| line.contains('│') && line.contains(" % ")).collect();
-    assert!(rows[0].contains("10") && rows[0].contains("65.0 %") && rows[0].contains("no path is known"), "{screen}");
+    assert!(rows[0].contains("10") && rows[0].contains("65.0 %") && rows[0].contains("path unknown"), "{screen}");
     assert!(rows[1].contains("35.0 %") && rows[1].contains("database.service  /system.slice/database.service"), "{screen}");
     bench.keys("slcdb");
     bench.key(KeyCode::Enter);
@@ -439,7 +439,7 @@ fn actions_are_found_by_name_and_keys_without_one_say_so() {
     bench.keys("Q");
     assert!(bench.screen(80, 24).contains("Q does nothing; ? lists the keys, : all actions"), "{}", bench.screen(80, 24));
     for (key, words) in
-        [("i", "callers are at the bottom"), ("a", "chains of calls share a row"), ("v", "colours are by self weight")]
+        [("i", "callers are at the bottom"), ("a", "call chains share a row"), ("v", "colours show the self weight")]
     {
         bench.keys(key);
         assert!(bench.screen(80, 24).contains(words), "{words}: {}", bench.screen(80, 24));

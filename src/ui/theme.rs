@@ -174,7 +174,7 @@ impl Theme {
     /// Returns names for the looks of three kinds of boxes: grown, shrunk, and changed perhaps by chance.
     pub fn names_of_changes(&self) -> (&'static str, &'static str, &'static str) {
         match (self.depth, self.palette) {
-            (Depth::None, _) => ("+", "-", "no figure"),
+            (Depth::None, _) => ("+", "-", "unmarked"),
             (Depth::Sixteen, Palette::ColourBlind) => ("yellow", "blue", "grey"),
             (_, Palette::ColourBlind) => ("orange", "blue", "grey"),
             (_, Palette::Standard) => ("red", "blue", "grey"),

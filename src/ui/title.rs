@@ -72,7 +72,7 @@ impl Scene {
             title.push_str(", recursion folded");
         }
         if self.shows_interpreter() {
-            title.push_str(", with frames of interpreters");
+            title.push_str(", with interpreter frames");
         }
         if self.compare.on {
             title.push_str(", difference to a baseline: red has grown, blue has shrunk");

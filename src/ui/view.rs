@@ -37,8 +37,8 @@ impl View {
             View::Flame => "flame graph",
             View::Functions => "functions: self and total, callers and callees",
             View::Processes => "processes and threads",
-            View::Time => "time: which seconds were busy; select some of it",
-            View::Health => "health: why stacks ended, what was lost, own cost",
+            View::Time => "time: busy seconds; select a range",
+            View::Health => "health: incomplete stacks, losses, flametop's cost",
         }
     }
 }

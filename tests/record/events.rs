@@ -116,7 +116,7 @@ fn flametop_itself_is_shown_only_if_it_is_asked_for() {
     let (words, is_there) = record(&both);
     assert!(!is_there, "{words}");
     for told in
-        [" samples of flametop itself left out (--self shows them)", " more of flametop itself not counted: --self shows them"]
+        [" samples of flametop itself left out (--self shows them)", " more in flametop itself not counted: --self shows them"]
     {
         assert!(words.contains(told), "{words}");
     }
@@ -263,11 +263,11 @@ fn what_is_no_event_says_why_and_leaves_nothing_behind() {
     refuses("fentry:no_such_function_at_all", &["no such function"]);
     refuses("kprobe.multi:/./", &["functions"]);
     refuses("tracepoint:sched:sched_swich", &["no such tracepoint", "sched:sched_switch"]);
-    refuses("tracepoint:../../etc:passwd", &["is no event"]);
+    refuses("tracepoint:../../etc:passwd", &["is not an event"]);
     refuses(&format!("uprobe:{path}:conuted"), &["no such function", "is it counted"]);
     refuses("uprobe:libc:mallco", &["is it malloc"]);
     refuses("uprobe:/no/such/file:f", &["there is no file"]);
-    refuses("magic:", &["is no event"]);
+    refuses("magic:", &["is not an event"]);
     let output = place.record(&["-e", "page-faults", "-e", "vfs_raed", "-o", "x.folded", "-d", "1"]);
     assert!(!output.status.success());
 }

@@ -62,9 +62,9 @@ fn fetching_debug_files_needs_servers_and_the_program_for_it() {
         assert!(!output.status.success());
         words(&output)
     };
-    assert!(run("").contains("asks the servers in DEBUGINFOD_URLS, and that is not set"), "{}", run(""));
+    assert!(run("").contains("needs DEBUGINFOD_URLS, which is not set"), "{}", run(""));
     let said = run("https://example.invalid");
-    assert!(said.contains("needs the program debuginfod-find, which is not here; install the package debuginfod"), "{said}");
+    assert!(said.contains("needs the program debuginfod-find, which was not found; install the package debuginfod"), "{said}");
     assert_eq!(place.files(), [""; 0]);
 }
 
@@ -430,14 +430,14 @@ fn pipes_are_written_to_and_sockets_are_not_replaced() {
     assert_chain(&lines(&std::fs::read_to_string(&pipe).unwrap()), "chain", "main;outer;middle;inner");
     let output = late.wait_with_output().unwrap();
     let said = words(&output);
-    assert!(output.status.success() && said.contains("nobody reads the pipe `p.folded` yet"), "{said}");
+    assert!(output.status.success() && said.contains("the pipe `p.folded` has no reader yet"), "{said}");
     // A signal ends that wait.
     let unread = start();
     std::thread::sleep(Duration::from_secs(3));
     terminal::kill(unread.id(), rustix::process::Signal::TERM);
     let since = std::time::Instant::now();
     let output = unread.wait_with_output().unwrap();
-    assert!(!output.status.success() && words(&output).contains("let a program read it"), "{}", words(&output));
+    assert!(!output.status.success() && words(&output).contains("start a reader"), "{}", words(&output));
     assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
     // A reader that is there first is kept all the time.
     let reader = std::thread::spawn({
@@ -446,13 +446,13 @@ fn pipes_are_written_to_and_sockets_are_not_replaced() {
     });
     std::thread::sleep(Duration::from_millis(200));
     let output = record(&["-o", "p.folded", "--force"]);
-    assert!(output.status.success() && !words(&output).contains("nobody reads"), "{}", words(&output));
+    assert!(output.status.success() && !words(&output).contains("has no reader"), "{}", words(&output));
     assert_chain(&lines(&reader.join().unwrap()), "chain", "main;outer;middle;inner");
     assert!(std::fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo(), "the pipe is still there");
     let socket = place.path("s.folded");
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-    place.refuses(&["-d", "1", "-o", "s.folded", "--force"], &["is a socket, which is not replaced"]);
+    place.refuses(&["-d", "1", "-o", "s.folded", "--force"], &["is a socket and cannot be replaced"]);
     // A pipe that another user has put there.
     std::os::unix::fs::chown(&pipe, Some(65534), None).unwrap();
-    place.refuses(&["-d", "1", "-o", "p.folded", "--force"], &["is a pipe, which is not replaced"]);
+    place.refuses(&["-d", "1", "-o", "p.folded", "--force"], &["is a pipe and cannot be replaced"]);
 }

@@ -152,7 +152,7 @@ fn a_source_that_was_changed_since_says_so() {
     std::fs::write(&source, "only one line\n").unwrap();
     assert!(note().contains("fewer lines"), "{}", note());
     std::fs::remove_file(&source).unwrap();
-    assert!(weigh.listing().source.unwrap_err().contains("prog.c is not here"));
+    assert!(weigh.listing().source.unwrap_err().contains("prog.c was not found"));
     std::os::unix::fs::symlink("/proc/self/environ", &source).unwrap();
     assert!(weigh.listing().source.unwrap_err().contains("not a file on storage"));
 }
@@ -168,7 +168,7 @@ fn without_debug_information_or_a_directory_there_is_no_source() {
     let working = format!("-fdebug-prefix-map={}=.", here.display());
     let relative = Weigh::of(&build(directory.path(), "relative", HOT, &["-g", &prefix, &working]), std::process::id()).listing();
     let why = relative.source.unwrap_err();
-    assert!(why.contains("no directory of ./") && why.contains("relative.c"), "{why}");
+    assert!(why.contains("no directory for ./") && why.contains("relative.c"), "{why}");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn the_source_is_read_where_the_program_sees_it() {
     let child = Command::new("chroot").arg(&root).args(["/prog", "wait"]).spawn();
     let mut child = child.expect("chroot (coreutils) is needed by this test");
     let alone = Weigh::of(&file, here()).listing();
-    assert!(alone.source.unwrap_err().contains("/made/up/prog.c is not here"));
+    assert!(alone.source.unwrap_err().contains("/made/up/prog.c was not found"));
     let executable = format!("/proc/{}/exe", child.id());
     let until = std::time::Instant::now() + Duration::from_secs(20);
     while !std::fs::read_link(&executable).is_ok_and(|path| path.ends_with("prog")) && std::time::Instant::now() < until {
@@ -223,7 +223,7 @@ fn instructions_of_code_made_at_run_time_are_those_in_the_memory_of_its_process(
         &instructions[..instructions.len() - 1],
     );
     assert!(frames.iter().enumerate().all(|(at, frame)| code.row_of[frame] == at));
-    assert!(listing.source.unwrap_err().contains("its runtime has not written down"));
+    assert!(listing.source.unwrap_err().contains("its runtime did not record"));
     // The map that is read for the listing also names all other waiting frames.
     let later = bench.frame(object, start + 0x10_0000, false);
     bench.name(&[later], tgid, 0..0);
@@ -233,7 +233,7 @@ fn instructions_of_code_made_at_run_time_are_those_in_the_memory_of_its_process(
     // Something else is there by now.
     std::fs::write(&map, format!("{start:x} {:x} JS:*other /srv/app.js:1:2\n", last + 1 - start)).unwrap();
     let why = bench.listing(label, &frames).unwrap_err();
-    assert!(why.contains("neither source nor instructions") && why.ends_with("other code is there by now"), "{why}");
+    assert!(why.contains("neither source nor instructions") && why.ends_with("other code is at its address now"), "{why}");
     std::fs::write(&map, format!("{start:x} {:x} JS:*weigh /srv/app.js:1:2\n", last + 1 - start)).unwrap();
     process.0.kill().unwrap();
     process.0.wait().unwrap();

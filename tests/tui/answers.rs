@@ -127,7 +127,7 @@ fn what_begins_beside_a_busy_program_takes_nothing_from_it() {
     let terminal = Terminal::start(&["-F", "499", "-p", &pids], 30, 132, &[]);
     terminal.wait_for(|screen| screen.contains("inner") && screen.contains("live 00:05"), SOON);
     terminal.keys("b");
-    terminal.wait_for_text("what is seen is the baseline now", SOON);
+    terminal.wait_for_text("the samples shown are the baseline", SOON);
     signal(&begins, rustix::process::Signal::CONT);
     terminal.keys("d");
     // The change of a process, in CPUs: its box begins with its name.

@@ -17,7 +17,7 @@ fn names_of_running_programs_never_reach_the_terminal_raw() {
     terminal.keys("e");
     terminal.keys("e");
     // Each thread by its name.
-    terminal.wait_for(|screen| screen.contains("apart"), SOON);
+    terminal.wait_for(|screen| screen.contains("per process and thread"), SOON);
     for (keys, sign) in [
         ("2", "self ▼"),
         // The heading is there before the first rows are, and no key has anything to open then.
@@ -25,7 +25,7 @@ fn names_of_running_programs_never_reach_the_terminal_raw() {
         ("j j Enter", "called by"),
         ("3", "PID"),
         ("Right", "owned"),
-        ("5", "costs"),
+        ("5", "Cost of flametop"),
         ("p", "evil"),
         ("Esc T", "owned"),
     ] {

@@ -288,7 +288,7 @@ fn stacks_at_events_are_switched_on_and_off_again() {
     assert_eq!(programs(), 1);
     terminal.keys("E");
     terminal.text("quux:xyzzy");
-    terminal.wait_for_text("as it is written", SOON);
+    terminal.wait_for_text("event name as typed", SOON);
     terminal.keys("Enter");
     terminal.wait_for_text("no such tracepoint", SOON);
     terminal.keys("E");
@@ -362,23 +362,20 @@ fn functions_processes_and_health() {
         },
         SOON,
     );
-    terminal.wait_for(|screen| detail(screen).contains("100 % of what is shown"), SOON);
+    terminal.wait_for(|screen| detail(screen).contains("100 % of the samples shown"), SOON);
     terminal.keys("Right");
     terminal.wait_for(|screen| ["parser", "render", "writer"].iter().all(|name| screen.contains(name)), SOON);
     assert!(!terminal.screen().contains("sleeper"));
     terminal.keys("Left");
     terminal.wait_for(|screen| !screen.contains("parser"), SOON);
     terminal.keys("5");
-    terminal.wait_for(
-        |screen| ["complete", "What is not in the picture", "What flametop costs"].iter().all(|s| screen.contains(s)),
-        SOON,
-    );
+    terminal.wait_for(|screen| ["complete", "Not in the picture", "Cost of flametop"].iter().all(|s| screen.contains(s)), SOON);
     // Enter on a process: its flame graph. Tab goes around.
     terminal.keys("3");
     terminal.wait_for_text("threads", SOON);
     terminal.keys("Enter");
     terminal.wait_for(|screen| screen.contains("parse_text") && screen.contains("all "), SOON);
-    for sign in ["self ▼", "PID", "one column is 1 s", "What flametop costs", "parse_main"] {
+    for sign in ["self ▼", "PID", "one column is 1 s", "Cost of flametop", "parse_main"] {
         terminal.keys("Tab");
         terminal.wait_for_text(sign, SOON);
     }
@@ -394,9 +391,9 @@ fn what_began_after_the_baseline_has_grown() {
     let terminal = Terminal::start(&["-F", "499", "-p", &pids], 36, 132, &[]);
     terminal.wait_for(|screen| screen.contains("inner") && complete(screen) >= 99.5, SOON);
     terminal.keys("d");
-    terminal.wait_for_text("nothing was sampled before the last 10 s; b marks", SOON);
+    terminal.wait_for_text("no samples before the last 10 s; b marks", SOON);
     terminal.keys("b");
-    terminal.wait_for_text("what is seen is the baseline now; d shows", SOON);
+    terminal.wait_for_text("the samples shown are the baseline; d compares", SOON);
     signal(&before, rustix::process::Signal::STOP);
     signal(&after, rustix::process::Signal::CONT);
     terminal.keys("d");
@@ -435,7 +432,7 @@ fn a_part_of_a_second_is_selected_on_the_map_of_time() {
     terminal.wait_for_text("one column is 1 s", SOON);
     terminal.wait_for(|screen| detail(screen).contains("CPUs busy"), SOON);
     terminal.keys("Enter Down Down");
-    terminal.wait_for(|screen| detail(screen).contains("shows what ran then"), SOON);
+    terminal.wait_for(|screen| detail(screen).contains("shows this range"), SOON);
     terminal.keys("Enter");
     terminal.wait_for(|screen| screen.contains(" s ×") && screen.contains("inner"), SOON);
     terminal.keys("c m m");
@@ -591,6 +588,6 @@ fn code_made_at_run_time_is_anonymous_until_its_runtime_has_written_down_what_it
     // Earlier samples get their names as well.
     terminal.wait_for(|screen| named(screen) && !screen.contains("[anon]"), SOON);
     terminal.keys("5");
-    terminal.wait_for(|screen| screen.contains("User stacks, of what is shown") && !screen.contains(reason), SOON);
+    terminal.wait_for(|screen| screen.contains("User stacks of the samples shown") && !screen.contains(reason), SOON);
     quit(terminal);
 }

@@ -14,7 +14,7 @@ fn is_colour(parameters: &str) -> bool {
 /// Every view and overlay once.
 fn wander(terminal: &Terminal) {
     for (keys, sign) in
-        [("j j l", "serve"), ("2", "function  "), ("5", "What flametop costs"), ("?", "Esc closes"), ("Esc 1", "all 1,000")]
+        [("j j l", "serve"), ("2", "function  "), ("5", "Cost of flametop"), ("?", "Esc closes"), ("Esc 1", "all 1,000")]
     {
         terminal.keys(keys);
         terminal.wait_for_text(sign, SOON);

@@ -165,5 +165,5 @@ fn a_terminal_that_can_place_no_text_is_refused() {
     let path = shop.path("shop.folded");
     let mut terminal = Terminal::start(&["view", path.to_str().unwrap()], 24, 100, &[("TERM", "dumb")]);
     assert!(!terminal.wait_exit_within(SOON).success());
-    assert!(terminal.screen().contains("this terminal can place no text (TERM=dumb)"), "{}", terminal.screen());
+    assert!(terminal.screen().contains("this terminal cannot position text (TERM=dumb)"), "{}", terminal.screen());
 }

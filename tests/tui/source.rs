@@ -127,7 +127,7 @@ fn a_source_that_is_not_there_any_more_leaves_the_instructions() {
     select(&terminal, "hot_loop");
     terminal.keys("o");
     let screen = terminal.wait_for_text("call step", SOON);
-    assert!(screen.contains("hot.c is not here, where the compiler had it"), "{screen}");
+    assert!(screen.contains("hot.c was not found; the compiler recorded this path"), "{screen}");
     quit(terminal);
 }
 

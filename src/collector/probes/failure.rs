@@ -45,10 +45,10 @@ impl Failed {
 
     pub(super) fn words(&self) -> &str {
         match self {
-            Failed::NotThere => "there is no such function for it",
+            Failed::NotThere => "there is no such function for this mechanism",
             Failed::NotPermitted => "the kernel does not permit it",
-            Failed::NotTraceable => "the kernel does not let that be traced",
-            Failed::NotOffered => "this kernel has no such thing",
+            Failed::NotTraceable => "the kernel does not allow tracing it",
+            Failed::NotOffered => "this kernel does not support it",
             Failed::Said(words) => words,
         }
     }

@@ -195,7 +195,7 @@ impl Probes {
                 if asked.is_some() {
                     return Err(too_many(&event, names.len(), limit(mechanism)));
                 }
-                let words = format!("{} functions are too many for it, {} at most", names.len(), limit(mechanism));
+                let words = format!("{} functions are too many, the limit is {}", names.len(), limit(mechanism));
                 reasons.push((mechanism, Failed::Said(words)));
                 continue;
             }
@@ -219,7 +219,7 @@ impl Probes {
         }
         let words = |(mechanism, why): &(Mechanism, Failed)| {
             let why = match (mechanism, why) {
-                (Mechanism::Fentry | Mechanism::Fexit, Failed::NotThere) => "the kernel's types (BTF) know no such function",
+                (Mechanism::Fentry | Mechanism::Fexit, Failed::NotThere) => "the kernel's types (BTF) have no such function",
                 _ => why.words(),
             };
             // A user who chose the mechanism needs no reminder of it.
@@ -432,7 +432,7 @@ fn tracepoint(category: &str, name: &str) -> Result<u64, CollectorError> {
 fn no_counter(counter: Counter, error: &std::io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) if counter.hardware => {
-            "the processor has no such counter, or this virtual machine does not pass it on".to_owned()
+            "the processor has no such counter, or the virtual machine does not provide it".to_owned()
         }
         _ => Failed::of_io(error).words().to_owned(),
     }

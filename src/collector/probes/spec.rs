@@ -76,7 +76,7 @@ pub enum NamePattern {
 impl NamePattern {
     fn parse(text: &str) -> Result<NamePattern, String> {
         if text.is_empty() {
-            return Err("there is no name in it".to_owned());
+            return Err("the name is missing".to_owned());
         }
         let compile = |source: &str| {
             let compiled = regex::RegexBuilder::new(source).size_limit(1 << 22).build();
@@ -134,13 +134,13 @@ pub const COUNTERS: [Counter; 17] = [
     software("major-faults", 6, "page faults that waited for the disk"),
     software("context-switches", 3, "a thread leaves its CPU"),
     software("cpu-migrations", 4, "a thread moves to another CPU"),
-    software("cgroup-switches", 11, "a CPU goes from one cgroup to another"),
-    software("alignment-faults", 7, "unaligned accesses that the kernel mends"),
+    software("cgroup-switches", 11, "a CPU switches to another cgroup"),
+    software("alignment-faults", 7, "unaligned accesses that the kernel fixes"),
     software("emulation-faults", 8, "instructions that the kernel emulates"),
     hardware("cycles", 0, "the processor's cycles"),
     hardware("instructions", 1, "instructions retired"),
-    hardware("cache-references", 2, "accesses to the last cache"),
-    hardware("cache-misses", 3, "accesses that missed the last cache"),
+    hardware("cache-references", 2, "accesses to the last-level cache"),
+    hardware("cache-misses", 3, "accesses that missed the last-level cache"),
     hardware("branches", 4, "branches retired"),
     hardware("branch-misses", 5, "branches mispredicted"),
     hardware("stalled-cycles-frontend", 7, "cycles that waited for instructions"),
@@ -216,12 +216,12 @@ impl EventSpec {
                 Ok(EventSpec::User { mechanism, file: file.map(str::to_owned), functions: NamePattern::parse(name)? })
             }
             Some(Mechanism::PerfEvent) => {
-                Err(format!("there is no counter `{rest}`: one of {}", COUNTERS.map(|counter| counter.name).join(", ")))
+                Err(format!("there is no counter `{rest}`; the counters are {}", COUNTERS.map(|counter| counter.name).join(", ")))
             }
             Some(mechanism) => Ok(EventSpec::Kernel { mechanism: Some(mechanism), functions: NamePattern::parse(rest)? }),
             // perf writes tracepoints like this.
             None if !rest.contains(':') => tracepoint(text),
-            None => Err(format!("`{prefix}` is none of {}", Mechanism::ALL.map(Mechanism::name).join(", "))),
+            None => Err(format!("`{prefix}` is not one of {}", Mechanism::ALL.map(Mechanism::name).join(", "))),
         }
     }
 }

@@ -8,18 +8,18 @@ use super::state::{Known, ProcessState};
 use super::table::ProcessTable;
 use crate::collector::wire::records::COMM_LENGTH;
 
-/// What has become of a process's mappings since a sample was taken.
+/// How a process's mappings have changed since a sample was taken.
 pub(super) enum Since {
-    /// The addresses of the sample mean what they meant, as far as they are known.
+    /// The known addresses of the sample still have the same meaning.
     Unchanged,
-    /// They have changed. These are the mappings of that time, as far as they are known.
+    /// They have changed. Holds the known mappings of the sample's time.
     Remapped(Mappings),
-    /// Nothing is known of the mappings at that time.
+    /// The mappings of the sample's time are not known.
     Lost,
 }
 
 impl ProcessTable {
-    /// Notes what a process is when a sample of it begins to wait.
+    /// Records the state of a process when a sample of it begins to wait.
     pub(super) fn at_sample(&mut self, tgid: u32) -> AtSample {
         let remapped = self.remapped.begin(tgid);
         let none = ProcessState::new([0; COMM_LENGTH]);
@@ -29,13 +29,13 @@ impl ProcessTable {
         AtSample { tgid, life: state.life, user: state.user, comm: state.comm, told: told.clone(), was_known, remapped }
     }
 
-    /// Whether the addresses of a process mean what they meant when a sample was taken, as far as they are known.
+    /// Whether the known addresses of a process still have the meaning that they had when a sample was taken.
     pub(super) fn is_unchanged(&self, then: &AtSample) -> bool {
         let is_same = self.states.get(&then.tgid).is_some_and(|state| state.life == then.life);
         is_same && self.remapped.since(then.tgid, then.remapped).is_some_and(<[_]>::is_empty)
     }
 
-    /// Returns what has become of the mappings since a sample was taken.
+    /// Returns how the mappings have changed since a sample was taken.
     pub(super) fn since(&self, then: &AtSample) -> Since {
         if self.is_unchanged(then) {
             return Since::Unchanged;
@@ -58,7 +58,8 @@ impl ProcessTable {
         }
     }
 
-    /// Puts a process back to how it was when a sample was taken, while `resolve` runs. Without mappings it is one that was not read.
+    /// Runs `resolve` while the process has the state that it had when a sample was taken. Without `mappings`, the process counts as not
+    /// read.
     pub(super) fn resolve_as_it_was<T>(
         &mut self,
         then: &AtSample,
@@ -79,7 +80,7 @@ impl ProcessTable {
         resolved
     }
 
-    /// Forgets the noted ranges of processes that have no waiting samples any more.
+    /// Forgets the noted ranges of processes whose samples no longer wait.
     pub(super) fn forget_remapped(&mut self) {
         if self.remapped.is_any() {
             let waiting: FxHashSet<u32> = self.parking.processes().chain(self.dumped.processes()).collect();

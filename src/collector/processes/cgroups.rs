@@ -1,5 +1,7 @@
-//! The cgroups' paths by their ids: the id of a version 2 cgroup is the inode number of its directory (kernfs gives both from one
-//! counter, `fs/kernfs/dir.c`), and that is what `bpf_get_current_cgroup_id` tells.
+//! Finds the paths of cgroups by their ids.
+//!
+//! The id of a version 2 cgroup is the inode number of its directory: kernfs takes both from one counter (`fs/kernfs/dir.c`).
+//! `bpf_get_current_cgroup_id` returns this id.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,29 +12,29 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::profile::{CgroupId, sanitize};
 
-/// Most directories looked at in one walk. Machines with many containers have thousands.
+/// Most directories that one walk visits. Machines with many containers have thousands.
 const MAX_DIRECTORIES: usize = 100_000;
 
-/// Paths by id, as the last walk found them.
+/// Paths of cgroups by id, from the last walk.
 pub type CgroupPaths = FxHashMap<CgroupId, Arc<str>>;
 
-/// Finds the paths of cgroups. Walks the file system once, and again when an id appears that was not looked for before.
+/// Finds the paths of cgroups. Walks the file system once, and again when a new id appears.
 #[derive(Default)]
 pub struct Cgroups {
     root: Option<PathBuf>,
     paths: Arc<CgroupPaths>,
-    /// Looked for in vain: gone before the walk, or outside of what is mounted here.
+    /// Ids that the last walk did not find: the cgroup was gone before the walk, or is outside of the mounted hierarchy.
     missed: FxHashSet<CgroupId>,
 }
 
 impl Cgroups {
-    /// Looks for where cgroups are mounted. Without a mount all stay without a path.
+    /// Finds the mount point of the cgroup hierarchy. Without one, no cgroup has a path.
     pub fn new() -> Cgroups {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         Cgroups { root: mount_point(&mounts), ..Cgroups::default() }
     }
 
-    /// The paths of these cgroups, as far as they are known. One that has gone keeps its path while it is asked for.
+    /// Returns the known paths of these cgroups. A removed cgroup keeps its path while callers still name it.
     pub fn paths(&mut self, wanted: &[CgroupId]) -> Arc<CgroupPaths> {
         let Some(root) = &self.root else { return Arc::default() };
         if wanted.iter().all(|id| self.paths.contains_key(id) || self.missed.contains(id)) {
@@ -49,7 +51,8 @@ impl Cgroups {
     }
 }
 
-/// Where the version 2 hierarchy is mounted, from `/proc/self/mountinfo`: `36 35 98:0 / /mount options - type source options`.
+/// Returns the mount point of the version 2 hierarchy, from `/proc/self/mountinfo`:
+/// `36 35 98:0 / /mount options - type source options`.
 fn mount_point(mounts: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (mount, file_system) = line.split_once(" - ")?;
@@ -57,7 +60,7 @@ fn mount_point(mounts: &str) -> Option<PathBuf> {
     })
 }
 
-/// Blanks, tabs, line ends and backslashes are written as three octal digits.
+/// Decodes a path of mountinfo, in which blanks, tabs, line ends and backslashes are written as three octal digits.
 fn unescape(text: &str) -> String {
     let mut out = text.to_owned();
     for (written, meant) in [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")] {
@@ -66,13 +69,13 @@ fn unescape(text: &str) -> String {
     out
 }
 
-/// Every directory below `root`, itself included, as `/system.slice/nginx.service`.
+/// Yields `root` and every directory below it, with paths like `/system.slice/nginx.service`.
 fn walk(root: &Path) -> impl Iterator<Item = (CgroupId, Arc<str>)> + '_ {
     let mut waiting = vec![root.to_owned()];
     let next = move || -> Option<(CgroupId, Arc<str>)> {
         loop {
             let directory = waiting.pop()?;
-            // One that has gone in between is no failure.
+            // The cgroup may be gone by now. That is no failure.
             let Ok(about) = fs::symlink_metadata(&directory) else { continue };
             for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
                 if entry.file_type().is_ok_and(|kind| kind.is_dir()) {

@@ -1,17 +1,17 @@
-//! Samples whose walk met code without an unwind table, and that wait for it.
+//! Samples that wait for an unwind table, because their walk met code without one.
 //!
 //! ```text
 //! sample ─┬─ no dump ─► resolved at once
-//!         └─ dump ─► tables there? ─ yes ─► walked on in the dump ─► resolved
-//!                      ▲      └─ no ─► waits, at most 2.5 s ─┐          ▲ of the two stacks the better one
-//!                      └───────── a table came ◄─────────────┘          └ after 2.5 s: as the kernel walked it
+//!         └─ dump ─► tables loaded? ─ yes ─► walk continues in the dump ─► resolved
+//!                      ▲      └─ no ─► waits, at most 2.5 s ─┐          ▲ the better one of the two stacks
+//!                      └───────── a table came ◄─────────────┘          └ after 2.5 s: the kernel's stack
 //! ```
 //!
-//! The kernel copies registers and stack where a walk meets such code (`bpf/walk/dump.h`), and goes on by guessing where that is safe. A waiting
-//! sample keeps its time, but is stored after the samples that came meanwhile.
+//! When a walk meets such code, the kernel copies registers and stack (`bpf/walk/dump.h`), and continues by guessing where that is safe.
+//! A waiting sample keeps its time, but is stored after the samples that came meanwhile.
 //!
-//! Bounds: waiting samples take at most 32 MB, those of root 24 MB, those of any other user 8 MB. A sample that finds no room with a long copy
-//! waits with the first 16 KiB of it.
+//! Bounds: waiting samples take at most 32 MB, those of root 24 MB, those of any other user 8 MB. If a sample finds no room for a long
+//! copy, it waits with the first 16 KiB of the copy.
 
 use super::super::Batch;
 use super::super::tables::{RuleAt, Rules};
@@ -29,11 +29,11 @@ use crate::profile::{UserEnd, UserId};
 use crate::unwind::Arch;
 use crate::unwind::walk::{At, Code, Machine, Memory, Walked};
 
-/// Longest wait of a sample in nanoseconds. Less than processes are known after their end.
+/// Longest wait of a sample in nanoseconds. Ended processes are kept longer (`KEEP_EXITED`).
 const PATIENCE: u64 = 2_500_000_000;
-/// Where the rules of files are looked up.
+/// Source of the unwind rules of files.
 pub(crate) trait RuleSource {
-    /// Returns what the tables know a file by, if they have met it: the file of a mapping with this path, in a process of this user.
+    /// Returns the key of a mapped file, if the tables know it. `path` is the path of the mapping; `user` runs the process.
     fn key_of(&mut self, path: &str, identity: Identity, user: UserId) -> Option<ObjectKey>;
     /// Returns the rule at an offset in a file.
     fn at(&mut self, key: ObjectKey, offset: u64) -> RuleAt;
@@ -49,12 +49,12 @@ impl RuleSource for Rules<'_> {
     }
 }
 
-/// The code of a process, by what is known of its mappings.
+/// The code of a process, found through its known mappings.
 struct MappedCode<'a> {
     mappings: &'a Mappings,
     files: &'a mut Files,
     user: UserId,
-    /// The file that was asked for last, and its key.
+    /// The file of the last lookup, and its key.
     last: Option<(FileIndex, ObjectKey)>,
     /// The mapping of a file that the tables do not know.
     unknown: Option<Mapping>,
@@ -96,7 +96,7 @@ impl MappedCode<'_> {
 }
 
 impl ProcessTable {
-    /// Lets each dump be walked beside its sample, for comparing the two.
+    /// Turns on the comparison: each dump is walked in addition to its sample.
     pub(crate) fn compare_dumps(&mut self) {
         self.dumped.compares = true;
     }
@@ -106,7 +106,7 @@ impl ProcessTable {
         self.dumped.counts
     }
 
-    /// Takes the tables that waiting samples need and no sample has asked for.
+    /// Takes the requests for tables that waiting samples need and the kernel's walk has not requested.
     pub(crate) fn take_requests(&mut self) -> Vec<MappedRequest> {
         std::mem::take(&mut self.dumped.requests)
     }
@@ -116,12 +116,12 @@ impl ProcessTable {
         self.dumped.is_any()
     }
 
-    /// Counts samples without a dump that should have one.
+    /// Counts samples that should have a dump but have none.
     pub(crate) fn dumps_refused(&mut self, count: u64) {
         self.dumped.counts.refused += count;
     }
 
-    /// Adds a sample with a dump to the batch, at once or when its tables are there.
+    /// Adds a sample with a dump to the batch, at once or when its tables are loaded.
     pub(crate) fn take_dumped(
         &mut self,
         record: &Record,
@@ -147,8 +147,8 @@ impl ProcessTable {
         self.go_on(waiting, false, rules, batch);
     }
 
-    /// Tries again what waits: if tables have changed, or samples have waited long enough. `version` counts the changes of tables. With
-    /// `give_up`, nothing goes on waiting.
+    /// Tries the waiting samples again, if tables have changed or samples have waited long enough. `version` counts the changes of tables.
+    /// With `give_up`, no sample stays waiting.
     pub(crate) fn settle_dumped(&mut self, now: u64, version: u64, give_up: bool, rules: &mut dyn RuleSource, batch: &mut Batch) {
         self.keep_mappings();
         let is_due = self.dumped.samples.front().is_some_and(|waiting| waiting.until <= now);
@@ -167,7 +167,7 @@ impl ProcessTable {
         }
     }
 
-    /// Keeps the mappings of processes that were read since their samples were taken, before they change.
+    /// Copies the mappings of processes that were read after their samples were taken, before these mappings change.
     fn keep_mappings(&mut self) {
         let mut samples = std::mem::take(&mut self.dumped.samples);
         for waiting in samples.iter_mut().filter(|waiting| waiting.mappings.is_none()) {
@@ -181,7 +181,7 @@ impl ProcessTable {
         self.dumped.samples = samples;
     }
 
-    /// Adds a sample to the batch if its stack can be walked, or if it `is_due`. Otherwise it waits on.
+    /// Adds a sample to the batch if its stack can be walked, or if it `is_due`. Otherwise the sample waits longer.
     fn go_on(&mut self, waiting: Box<Waiting>, is_due: bool, rules: &mut dyn RuleSource, batch: &mut Batch) {
         if self.is_unchanged(&waiting.then) {
             return self.walk_and_resolve(waiting, is_due, false, rules, batch);
@@ -190,7 +190,7 @@ impl ProcessTable {
         self.resolve_as_it_was(&then, mappings, |table| table.walk_and_resolve(waiting, is_due, true, rules, batch));
     }
 
-    /// The same, of a process that is as it was when the sample was taken, or that was put back to that: `is_changed`.
+    /// Walks and resolves a sample whose process has the state of the sample's time. `is_changed`: that state was restored for this call.
     fn walk_and_resolve(
         &mut self,
         mut waiting: Box<Waiting>,
@@ -235,7 +235,7 @@ impl ProcessTable {
         }
     }
 
-    /// Walks in a dump, on from where the last try ended. Fails while the mappings of its process are not known.
+    /// Continues the walk in a dump where the last try ended. Fails while the mappings of its process are not known.
     fn walk_on(
         &mut self,
         record: &Record,
@@ -244,7 +244,7 @@ impl ProcessTable {
         rules: &mut dyn RuleSource,
     ) -> Result<(Box<Walked>, UserEnd), Option<Box<Walked>>> {
         let Some(state) = self.states.get(&record.tgid).filter(|state| state.known == Known::Yes) else { return Err(so_far) };
-        // The kernel knows which file the first frame is in, whatever has its path or inode by now.
+        // The kernel knows the file of the first frame, even if another file has its path or inode by now.
         let first = dump.registers.pc.wrapping_sub(dump.registers.is_return.into());
         let last = state.mappings.find(first).map(|mapping| mapping.file).zip(dump.key);
         let mut code =
@@ -269,7 +269,7 @@ impl ProcessTable {
         Ok(walked)
     }
 
-    /// Adds the walk in a dump to the batch, to be compared with the sample before.
+    /// Adds the walk in a dump to the batch, to be compared with the previous sample.
     fn compare(&mut self, record: &Record, bytes: &[u8], dump: &StackDump, rules: &mut dyn RuleSource, batch: &mut Batch) {
         let Ok((walked, end)) = self.walk_on(record, dump, None, rules) else { return };
         let Some(mut bytes) = Record::with_user(bytes, &walked.frames, dump.frames, end) else { return };

@@ -15,7 +15,7 @@ use crate::unwind::walk::{Walked, WalkedFrame};
 const MAX_BYTES: usize = 32 << 20;
 pub(super) const MAX_BYTES_OF_ROOT: usize = 24 << 20;
 const MAX_BYTES_OF_USER: usize = 8 << 20;
-/// Bytes of a stack that are kept where there is little room.
+/// Bytes of a stack that are kept when room is short.
 const SHORT: usize = 16 << 10;
 
 /// Counts of samples that met code without a table.
@@ -23,11 +23,11 @@ const SHORT: usize = 16 << 10;
 pub struct DumpCounts {
     /// Samples with a copy of their stack.
     pub dumped: u64,
-    /// Those that were walked to a root in the copy.
+    /// Samples with a copy whose walk in the copy reached a root.
     pub whole: u64,
-    /// Those whose table did not come in time.
+    /// Samples with a copy whose table did not come in time.
     pub late: u64,
-    /// Samples without a copy, because too many were made at that moment, or too many waited.
+    /// Samples without a copy: too many copies were being made just then, or too many samples waited.
     pub refused: u64,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Waiting {
     pub(super) tgid: u32,
     pub(super) user: UserId,
     pub(super) then: AtSample,
-    /// The mappings of its process at that time, as far as they are known.
+    /// The mappings that its process had when the sample was taken, if they are known.
     pub(super) mappings: Option<Mappings>,
     /// The frames that the last try found, up to code without a table. The next try begins there.
     pub(super) so_far: Option<Box<Walked>>,
@@ -60,11 +60,11 @@ pub(super) struct Dumped {
     pub(super) bytes: usize,
     pub(super) of_user: FxHashMap<UserId, usize>,
     pub(super) counts: DumpCounts,
-    /// Tables that no sample has asked for.
+    /// Requests for tables that the kernel's walk has not requested.
     pub(super) requests: Vec<MappedRequest>,
-    /// The version of the tables when they were last tried.
+    /// The version of the tables when the samples were last tried.
     pub(super) version: u64,
-    /// Whether each dump is walked in addition, to be compared: [`Walk::Dumped`](super::super::Walk::Dumped).
+    /// Whether each dump is walked in addition to the kernel's walk, to compare the two: [`Walk::Dumped`](super::super::Walk::Dumped).
     pub(super) compares: bool,
 }
 
@@ -72,7 +72,7 @@ impl Dumped {
     pub(super) fn push(&mut self, mut waiting: Box<Waiting>) -> Result<(), Box<Waiting>> {
         let limit = if waiting.user == UserId(0) { MAX_BYTES_OF_ROOT } else { MAX_BYTES_OF_USER };
         let of_user = self.of_user.entry(waiting.user).or_default();
-        // Long copies may have three quarters.
+        // Long copies may take three quarters of each limit.
         let is_tight = |bytes: usize| (*of_user + bytes) * 4 > limit * 3 || (self.bytes + bytes) * 4 > MAX_BYTES * 3;
         if waiting.dump.stack.len() > SHORT && is_tight(waiting.cost()) {
             waiting.dump.stack = waiting.dump.stack.get(..SHORT).unwrap_or_default().into();
@@ -87,19 +87,19 @@ impl Dumped {
         Ok(())
     }
 
-    /// Takes out all samples. The caller pushes those that go on waiting.
+    /// Takes out all samples. The caller pushes back the samples that still have to wait.
     pub(super) fn take(&mut self) -> VecDeque<Box<Waiting>> {
         self.bytes = 0;
         self.of_user.clear();
         std::mem::take(&mut self.samples)
     }
 
-    /// Mappings of processes when their samples were taken.
+    /// Yields the mappings that processes had when their samples were taken.
     pub(super) fn mappings(&self) -> impl Iterator<Item = &Mappings> {
         self.samples.iter().filter_map(|waiting| waiting.mappings.as_ref())
     }
 
-    /// The processes of the waiting samples, with repetitions.
+    /// Yields the processes of the waiting samples, with repetitions.
     pub(super) fn processes(&self) -> impl Iterator<Item = u32> {
         self.samples.iter().map(|waiting| waiting.tgid)
     }

@@ -1,4 +1,4 @@
-//! Reads about the interpreters of processes, on the threads of [`reader`](super::reader): where its functions are, and what they are called.
+//! Reads the interpreters of processes, on the threads of [`reader`](super::reader): the places and the names of their functions.
 
 use std::cell::LazyCell;
 use std::fs::File;
@@ -30,30 +30,31 @@ impl Memory for ProcessMemory {
     }
 }
 
-/// An interpreter that a process has.
+/// The interpreter of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Interpreter {
     /// Where fields are in its objects.
     pub(crate) layout: Layout,
-    /// Its file, as the process calls it.
+    /// The path of its file, as the process sees it.
     pub(crate) file: Arc<str>,
-    /// The code of its evaluation loop, as addresses of the process: where no [anchors](Layout::has_anchors) tell which frames are of it.
+    /// The code of its evaluation loop, as addresses of the process. Needed if no [anchors](Layout::has_anchors) show which frames belong
+    /// to the loop.
     pub(crate) evaluation: Range<u64>,
-    /// The `struct runtime` that BPF walks its functions by.
+    /// The `struct runtime` that BPF uses to walk its functions.
     pub(crate) runtime: [u8; 40],
 }
 
-/// Whether a file of this path may have an interpreter in it: `python3.11`, `libpython3.11.so.1.0`.
+/// Whether a file with this path may contain an interpreter: `python3.11`, `libpython3.11.so.1.0`.
 pub(crate) fn may_be_interpreter(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     name.starts_with("python3") || name.starts_with("libpython3") || name == "python"
 }
 
-/// Most processes whose interpreters are looked up at the start. Anybody may have begun any number of them, and the start waits.
+/// Most processes whose interpreters are looked up at the start. Any user may have begun any number of them, and the start waits.
 const MAX_AT_START: usize = 4096;
 
-/// Returns the processes whose program is an interpreter, each with the user who runs it: at most [`MAX_AT_START`]. The dynamic linker counts
-/// too, because its argument may be an interpreter.
+/// Returns the processes whose program is an interpreter, each with the user who runs it: at most [`MAX_AT_START`]. The dynamic linker
+/// counts as an interpreter, because its argument may be one.
 pub(crate) fn interpreters_of(found: &[FoundProcess]) -> Vec<(u32, UserId)> {
     let is_linker = |path: &str| path.rsplit('/').next().is_some_and(|name| name.starts_with("ld-"));
     let is_one = |tgid: u32| {
@@ -65,27 +66,27 @@ pub(crate) fn interpreters_of(found: &[FoundProcess]) -> Vec<(u32, UserId)> {
     found.iter().filter_map(with_user).take(MAX_AT_START).collect()
 }
 
-/// Whether it is a library that programs have their interpreter from.
+/// Whether the file is a library from which programs get their interpreter.
 pub(crate) fn is_library(path: &str) -> bool {
     path.rsplit('/').next().is_some_and(|name| name.starts_with("lib"))
 }
 
-/// Whether it is a part of glibc that tells how long its record of a thread is: `libc.so.6`, up to 2.33 `libpthread-2.31.so`.
+/// Whether the file is a part of glibc that contains the size of glibc's thread record: `libc.so.6`, up to 2.33 `libpthread-2.31.so`.
 pub(crate) fn may_tell_threads(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     name == "libc.so.6" || name.starts_with("libpthread")
 }
 
-/// Mapped files of a process that tell about its interpreter.
+/// Mapped files of a process that describe its interpreter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Places {
-    /// The one that may have an interpreter in it.
+    /// The file that may contain an interpreter.
     pub(crate) interpreter: MappedPart,
-    /// Files that [may tell](may_tell_threads) about threads. Only needed on arm64.
+    /// Files that [may contain](may_tell_threads) the size of a thread record. Only needed on arm64.
     pub(crate) threads: Vec<MappedPart>,
 }
 
-/// A mapping of a file, and where in the file it begins.
+/// A mapping of a file, and the offset in the file where it begins.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct MappedPart {
     pub(crate) mapped: MappedFile,
@@ -100,7 +101,7 @@ struct MappedImage {
 }
 
 impl MappedImage {
-    /// May wait for the file.
+    /// Opens and reads a mapped file. May wait for the file.
     fn read(user: UserId, tgid: Tgid, part: &MappedPart) -> Option<MappedImage> {
         let file = mapped_build_id::find(user, tgid, &part.mapped).ok()?;
         let image = Image::read(Source::of(file, false)).ok()?;
@@ -108,21 +109,21 @@ impl MappedImage {
         Some(MappedImage { image, distance: part.mapped.start.wrapping_sub(begin) })
     }
 
-    /// Addresses in the process of symbols that the file exports.
+    /// Returns the addresses, in the process, of symbols that the file exports.
     fn addresses_of<const N: usize>(&self, names: [&str; N]) -> Option<[Option<u64>; N]> {
         let found = addresses_of(&self.image, names).ok()?;
         Some(found.map(|address| Some(address?.0.wrapping_add(self.distance))))
     }
 
-    /// The function that this address of the process is in.
+    /// Returns the function that contains this address of the process.
     fn function_around(&self, address: u64) -> Option<Range<u64>> {
         let found = self.image.function_around(ElfAddress(address.wrapping_sub(self.distance)))?;
         Some(found.start.wrapping_add(self.distance)..found.end.wrapping_add(self.distance))
     }
 }
 
-/// Bytes from `pthread_self()` to the thread pointer: 0, but on arm64 the C library's record of a thread lies between. `Some` also where no
-/// library tells: then it is musl's.
+/// Returns the bytes from `pthread_self()` to the thread pointer. This is 0, except on arm64, where the C library's thread record lies
+/// between. If no library contains the size, the C library must be musl, whose size is fixed.
 fn self_size(user: UserId, tgid: Tgid, memory: &ProcessMemory, libraries: &[MappedPart]) -> Option<u64> {
     const OF_MUSL: u32 = 200;
     const MAX_SIZE: u32 = 1 << 14;
@@ -137,8 +138,8 @@ fn self_size(user: UserId, tgid: Tgid, memory: &ProcessMemory, libraries: &[Mapp
     Some(u64::from(size)).filter(|_| size < MAX_SIZE)
 }
 
-/// Reads the interpreter in a file that a process has mapped. Returns `None` if there is none of ours, or if none of its threads runs yet.
-/// May wait for the files. `user` is charged.
+/// Reads the interpreter in a file that a process has mapped. Returns `None` if the file has no interpreter that flametop knows, or if no
+/// thread of the interpreter runs yet. May wait for the files. `user` is charged.
 pub(crate) fn of_places(user: UserId, tgid: Tgid, places: &Places) -> Option<Interpreter> {
     let file = MappedImage::read(user, tgid, &places.interpreter)?;
     let path = &places.interpreter.mapped.path;
@@ -148,7 +149,7 @@ pub(crate) fn of_places(user: UserId, tgid: Tgid, places: &Places) -> Option<Int
     let runtime = runtime?;
     let version = match version {
         Some(address) => Version::of_hex(memory.u32(address)?),
-        // Up to 3.10 only the file's name tells it.
+        // Up to 3.10 only the file's name contains the version.
         None => Version::of_file(path)?,
     };
     let layout = Layout::of(version, &memory, runtime)?;
@@ -162,16 +163,17 @@ pub(crate) fn of_places(user: UserId, tgid: Tgid, places: &Places) -> Option<Int
     Some(Interpreter { layout, file: path.clone(), evaluation, runtime: layout.runtime(slot)? })
 }
 
-/// A code object, by its address and the check that BPF made of it.
+/// Key of a code object: its address, and the check value that BPF computed from it.
 pub(crate) type CodeKey = (u64, u32);
 
-/// Reads functions of a process. File names that are no whole paths begin in the directory where the process is now. A function is `None` where the code object is gone, or another one is in its place by now.
+/// Reads functions of a process. File names that are no whole paths begin in the current directory of the process. A function is `None`
+/// if its code object is gone, or if another code object is in its place by now.
 pub(crate) fn functions(tgid: u32, layout: &Layout, wanted: &[CodeKey]) -> Vec<(CodeKey, Option<Code>)> {
     let Some(memory) = ProcessMemory::open(tgid) else { return Vec::new() };
     let directory = || std::fs::read_link(format!("/proc/{tgid}/cwd")).ok()?.into_os_string().into_string().ok();
     let directory = LazyCell::new(directory);
     let read = |&(address, check): &CodeKey| {
-        // BPF could not read it: its memory was not there. Then what is there now has to do.
+        // A check of 0: BPF could not read the code object, because its page was not in memory. Then the current contents have to do.
         let is_it = || check == 0 || Code::check(&memory, layout, address) == check;
         let code = if is_it() { Code::read(&memory, layout, address) } else { None };
         // It may have gone while it was read.

@@ -1,7 +1,7 @@
-//! The build id of a file on disk, for mappings of which the kernel told the inode only.
+//! Reads the build id of a mapped file from disk, when the kernel reported only the inode.
 //!
-//! The kernel gives the build id of a mapping only when the page that holds it is in memory at that moment, and
-//! `/proc/PID/maps` never does. Without this, one library would be two objects.
+//! The kernel reports the build id of a mapping only if the page that holds it is in memory. `/proc/PID/maps` never contains build
+//! ids. Without this module, one library would be two objects.
 
 use crate::collector::sys::machine;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::object::open::{self, OpenError, OpenFile, Root};
 use crate::object::read_at::{FileBytes, read};
 use crate::profile::{BuildId, Tgid, UserId};
 
-/// A mapping of a file for which the kernel told only device and inode.
+/// A mapping of a file that the kernel identified only by device and inode.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct MappedFile {
     /// First address.
@@ -22,14 +22,14 @@ pub(crate) struct MappedFile {
     pub(crate) end: u64,
     /// Path of the file, as the process sees it.
     pub(crate) path: Arc<str>,
-    /// As the kernel named it, where it did.
+    /// Device, inode and generation from the kernel, if it reported them.
     pub(crate) file: Option<Inode>,
 }
 
 /// Why there is no build id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// The file could not be opened or was another one: asking through another process may help.
+    /// The file could not be opened, or another file was found in its place. The attempt through another process may succeed.
     NotReachable,
     /// The file has none.
     Absent,
@@ -56,17 +56,17 @@ fn is_elf(bytes: &FileBytes) -> bool {
 }
 
 pub(super) fn find(user: UserId, tgid: Tgid, mapped: &MappedFile) -> Result<OpenFile, OpenError> {
-    // The first works for deleted and replaced files too, but wants CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
+    // The mapping leads to deleted and replaced files too, but needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
     let (file, by_path) = match open::mapping_now(user, tgid, mapped.start..mapped.end) {
         Err(OpenError::NotFound | OpenError::PermissionDenied) => {
             (open::path_now(user, &Root::Process(tgid), Path::new(&*mapped.path))?, true)
         }
         opened => (opened?, false),
     };
-    // The kernel told the build id instead of the inode. The caller then checks the contents.
+    // Without an inode, the kernel reported the build id. The caller then checks the contents.
     let Some(Inode { device, number, generation }) = mapped.file else { return Ok(file) };
-    // A path may lead to another file by now. Btrfs and overlayfs give stat another device number than perf, so the device cannot
-    // be compared for root's files. Other users could put another file with that inode number there, so for them it is.
+    // A path may lead to another file by now. Btrfs and overlayfs give stat another device number than perf, so the device is not
+    // compared for root's files. It is compared for other users, who could put another file with this inode number there.
     let is_it = file.facts.inode == number
         && (!by_path || user == UserId(0) || file.facts.device == device)
         && generation

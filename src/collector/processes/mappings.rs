@@ -1,7 +1,7 @@
-//! Which addresses of a process belong to which file: sorted mappings, and the table of files they point into. Pure.
+//! Maps the addresses of a process to files: sorted mappings, and the table of files that they point into. Pure.
 //!
-//! A file stays as long as a process maps it: [`Files::sweep`]. The user whose process mapped it first is charged for its bytes; the
-//! bytes of all files are bounded.
+//! A file stays in the table as long as a process maps it: [`Files::sweep`]. Its bytes are charged to the user whose process mapped it
+//! first. The bytes of all files are bounded.
 
 use crate::collector::processes::mapped_build_id::MappedFile;
 use std::collections::HashMap;
@@ -15,8 +15,8 @@ use crate::collector::wire::perf_records::Identity;
 use crate::object::open::own_files;
 use crate::profile::{BuildId, FileNamespace, ObjectId, UserId};
 
-/// More executable mappings than this are not kept for one process: the kernel's default of `vm.max_map_count`. They can
-/// only come from mappings that were removed again, of which perf does not tell.
+/// Most executable mappings that are kept for one process: the kernel's default of `vm.max_map_count`. More can only appear when
+/// mappings were removed, which perf does not report.
 pub(crate) const MAX_MAPPINGS: usize = 65_530;
 
 /// Index into [`Files`].
@@ -35,13 +35,13 @@ impl FileIndex {
 /// A file that was mapped.
 #[derive(Clone, Debug)]
 pub(crate) struct File {
-    /// As the process that mapped it calls it.
+    /// Path of the file, as the process that mapped it sees it.
     pub(crate) path: Arc<str>,
-    /// What tells it from other files of that path.
+    /// Distinguishes it from other files with the same path.
     pub(crate) identity: Identity,
     /// Its objects, once frames in it were sampled.
     pub(crate) objects: ObjectsOfFile,
-    /// Its build id, where the kernel told only device and inode.
+    /// Its build id, if the kernel reported only device and inode.
     pub(crate) build_id: BuildIdOf,
     /// The user who is charged for it.
     user: UserId,
@@ -54,7 +54,7 @@ impl File {
 
     /// Whether it is memory that a program writes code into as it runs (.NET), not a program that was copied into memory (runc).
     ///
-    /// Both are memfds. The first bytes tell; a file that could not be read is taken for the former.
+    /// Both are memfds. Their first bytes show the difference. A file that could not be read counts as such memory.
     pub(crate) fn is_anonymous(&self) -> bool {
         let is_program = match (self.identity, self.build_id) {
             (Identity::BuildId(_), _) => true,
@@ -72,7 +72,7 @@ fn cost_of(path: &str) -> usize {
 /// The namespace and user that an object belongs to: see [`Object`](crate::profile::Object).
 pub(crate) type Whose = (FileNamespace, UserId);
 
-/// The objects of one file: root's, and that of the last other user who ran it.
+/// The objects of one file: root's object, and the object of the last other user who ran it.
 ///
 /// Other users never replace root's object, however many they are.
 #[derive(Clone, Debug, Default)]
@@ -82,7 +82,7 @@ pub(crate) struct ObjectsOfFile {
 }
 
 impl ObjectsOfFile {
-    /// Returns the object that was set for this owner, if it is still here.
+    /// Returns the object that was set for this owner, if it has not been replaced.
     pub(crate) fn get(&self, whose: Whose) -> Option<ObjectId> {
         match whose == (own_files(), UserId(0)) {
             true => self.of_root,
@@ -99,7 +99,7 @@ impl ObjectsOfFile {
     }
 }
 
-/// The build id of a file for which the kernel told only device and inode.
+/// The build id of a file that the kernel identified only by device and inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BuildIdOf {
     /// No frame in it was sampled.
@@ -112,12 +112,12 @@ pub(crate) enum BuildIdOf {
     None,
     /// It is no ELF file.
     NotElf,
-    /// It could not be opened at that time. Asking through another process may help.
+    /// It could not be opened at this time (nanoseconds). An attempt through another process may succeed.
     NotReachable(u64),
 }
 
 impl BuildIdOf {
-    /// Time in nanoseconds until a file that was not reachable is asked for again.
+    /// Time in nanoseconds until a file that was not reachable is tried again.
     const PAUSE: u64 = 1_000_000_000;
 
     pub(crate) fn is_to_be_asked(self, now: u64) -> bool {
@@ -129,9 +129,9 @@ impl BuildIdOf {
     }
 }
 
-/// Every file that is mapped by a process that we know.
+/// All files that are mapped by known processes.
 pub(crate) struct Files {
-    /// The files by index, without the fixed ones. A sweep frees slots for reuse; by then their index is not in use.
+    /// The files by index, except the fixed entries. A sweep frees slots for reuse when their index is no longer in use.
     slots: Vec<Option<File>>,
     free: Vec<FileIndex>,
     /// The default hasher, because paths are hostile and its hashes cannot be predicted.
@@ -178,7 +178,7 @@ impl Files {
         }
     }
 
-    /// Returns the file with this path and identity, or a fixed one for memory without a file. `user` is charged if the file is new.
+    /// Returns the file with this path and identity, or a fixed entry for memory without a file. `user` is charged if the file is new.
     pub(crate) fn intern(&mut self, path: &str, identity: Identity, user: UserId) -> FileIndex {
         if path == "[vdso]" {
             return FileIndex::VDSO;
@@ -218,7 +218,7 @@ impl Files {
         index
     }
 
-    /// Whether a user may have that many bytes more. Root may have three quarters of the limit, any other user a quarter.
+    /// Whether a user may have `bytes` more. Root may have three quarters of the limit, any other user a quarter.
     fn has_room(&self, user: UserId, bytes: usize) -> bool {
         let share = if user == UserId(0) { self.limit / 4 * 3 } else { self.limit / 4 };
         let of_user = self.of_user.get(&user).copied().unwrap_or(0);
@@ -257,7 +257,7 @@ impl Files {
             }
         }
         self.of_user.retain(|_, bytes| *bytes > 0);
-        // Gives back the room that a flood of files once needed.
+        // Frees the memory that a flood of files once needed.
         if self.by_key.capacity() > 4 * self.by_key.len().max(Files::FEW) {
             self.by_key.shrink_to_fit();
             while self.slots.last().is_some_and(Option::is_none) {
@@ -276,7 +276,7 @@ impl Files {
         self.slots.get_mut(index.slot()?)
     }
 
-    /// Sets the build id of a file, read at that time.
+    /// Sets the build id of a file to the result of a reading at `time`.
     pub(crate) fn told_build_id(&mut self, mapped: &MappedFile, found: Result<BuildId, Missing>, time: u64) {
         self.set_build_id(
             mapped,
@@ -289,7 +289,7 @@ impl Files {
         );
     }
 
-    /// Forgets the objects of all files: their ids are of tables that nobody uses any more.
+    /// Forgets the objects of all files, because their ids belong to name tables that are no longer in use.
     pub(crate) fn forget_objects(&mut self) {
         self.slots.iter_mut().flatten().for_each(|file| file.objects = ObjectsOfFile::default());
     }
@@ -308,14 +308,14 @@ impl Files {
         }
     }
 
-    /// Returns the file, or `None` for the fixed ones.
+    /// Returns the file, or `None` for the fixed entries.
     pub(crate) fn get_mut(&mut self, index: FileIndex) -> Option<&mut File> {
         self.slot(index)?.as_mut()
     }
 }
 
 impl FileIndex {
-    /// Its index in `slots`, unless it is a fixed one.
+    /// Returns its index in `slots`, or `None` for the fixed entries.
     fn slot(self) -> Option<usize> {
         usize::try_from(self.0.checked_sub(Files::FIXED)?).ok()
     }
@@ -338,14 +338,14 @@ pub(crate) struct Mapping {
     pub(crate) start: u64,
     /// Address after the last.
     pub(crate) end: u64,
-    /// Where in the file the first address is.
+    /// Offset in the file of the first address.
     pub(crate) offset: u64,
-    /// Which file.
+    /// The mapped file.
     pub(crate) file: FileIndex,
 }
 
 impl Mapping {
-    /// Where in the file an address is.
+    /// Returns the offset in the file of an address.
     pub(crate) fn file_offset(&self, address: u64) -> u64 {
         address.wrapping_sub(self.start).wrapping_add(self.offset)
     }
@@ -367,7 +367,7 @@ const CHUNK: usize = 256;
 
 /// The executable memory of one process, sorted by address, without overlaps.
 ///
-/// They are in chunks of at most [`CHUNK`] mappings; no chunk is empty. An insertion copies one chunk, however many mappings there are.
+/// Mappings are stored in chunks of at most [`CHUNK`]; no chunk is empty. An insertion copies one chunk, however many mappings there are.
 /// A clone shares all chunks; a chunk is copied when one side changes it.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Mappings {
@@ -376,13 +376,13 @@ pub(crate) struct Mappings {
 }
 
 impl Mappings {
-    /// Puts a mapping in, in the place of whatever was there. Returns whether an address now means something else than
-    /// before; new meaning where there was none does not count.
+    /// Inserts a mapping, which replaces any mapping at its addresses. Returns whether an address now has another meaning than before. An
+    /// address that was not mapped before does not count.
     pub(crate) fn insert(&mut self, new: Mapping) -> bool {
         if new.start >= new.end {
             return false;
         }
-        // The chunks that it overlaps, or else the one next to it.
+        // The chunks that it overlaps, or else the chunk next to it.
         let first = self.chunk_of(new.start).min(self.chunks.len().saturating_sub(1));
         let end = self.chunks.partition_point(|chunk| chunk.first().is_some_and(|mapping| mapping.start < new.end));
         let end = end.max(first + 1).min(self.chunks.len());
@@ -439,7 +439,7 @@ impl Mappings {
         self.chunks.partition_point(|chunk| chunk.last().is_some_and(|mapping| mapping.end <= address))
     }
 
-    /// The mapping that an address is in.
+    /// Returns the mapping that contains an address.
     pub(crate) fn find(&self, address: u64) -> Option<&Mapping> {
         let chunk = self.chunks.get(self.chunk_of(address))?;
         let index = chunk.partition_point(|mapping| mapping.end <= address);
@@ -451,12 +451,12 @@ impl Mappings {
         self.chunks.iter().flat_map(|chunk| chunk.iter())
     }
 
-    /// How many there are.
+    /// Returns the number of mappings.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The same, where those that are shared with clones count in part: a half of what two have.
+    /// Returns the number of mappings, where shared mappings count in part: a mapping that two clones share counts half.
     pub(crate) fn own_len(&self) -> usize {
         let lists = Arc::strong_count(&self.chunks);
         self.chunks.iter().map(|chunk| chunk.len() / Arc::strong_count(chunk) / lists).sum()
@@ -500,7 +500,7 @@ mod tests {
         let shared = mappings.clone();
         assert!(!mappings.insert(mapping(0x1000, 0x9000, 0, 5)));
         assert!(Arc::ptr_eq(&shared.chunks, &mappings.chunks));
-        // Part of it again, as mprotect tells it: another cut, but no address means something else.
+        // A part is mapped again, as an event of mprotect reports it. The mappings are cut differently, but no address changes its meaning.
         assert!(!mappings.insert(mapping(0x2000, 0x3000, 0x1000, 5)));
         assert!(mappings.insert(mapping(0x2000, 0x3000, 0x1001, 5)));
     }

@@ -1,10 +1,10 @@
-//! Processes: who maps what, when; what `/proc` tells of them; and samples that wait for either.
+//! Processes: their mappings over time, the facts read from `/proc`, and the samples that wait for them.
 //!
 //! ```text
 //! events ─► table ◄─ reading ◄─ reader ◄─ /proc
 //!             │
 //! samples ─► resolve ─► frames
-//!             └─ parking, dumped: until the process is read, or its unwind table is there
+//!             └─ parking, dumped: until the process is read, or its unwind table is loaded
 //! ```
 
 pub(crate) mod at_sample;

@@ -27,14 +27,14 @@ pub(super) struct Parking {
     pub(super) samples: VecDeque<Parked>,
     bytes: usize,
     of_user: FxHashMap<UserId, usize>,
-    /// Number of samples that waited in vain or found no room to wait.
+    /// Number of samples that waited without result or found no room to wait.
     pub(super) in_vain: u64,
-    /// See [`Unread::cut`](super::table::Unread::cut).
+    /// See [`Unread::cut`](super::reading::Unread::cut).
     pub(super) cut: u64,
 }
 
 impl Parking {
-    /// The processes of the waiting samples, with repetitions.
+    /// Yields the processes of the waiting samples, with repetitions.
     pub(super) fn processes(&self) -> impl Iterator<Item = u32> {
         self.samples.iter().map(|parked| parked.tgid)
     }
@@ -51,7 +51,7 @@ impl Parking {
         true
     }
 
-    /// Takes out all samples. The caller pushes those that go on waiting.
+    /// Takes out all samples. The caller pushes back the samples that still have to wait.
     pub(super) fn take(&mut self) -> VecDeque<Parked> {
         self.bytes = 0;
         self.of_user.clear();

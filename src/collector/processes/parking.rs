@@ -1,8 +1,8 @@
 //! Samples that wait until their process is read.
 //!
-//! A sample waits at most for [`PATIENCE`]. Then it is taken without user frames, because the files of its code are not known. Almost
-//! always the answer comes within the drain that took the sample. If it comes later, the sample keeps its time, but is stored after the
-//! samples that came meanwhile.
+//! A sample waits at most for [`PATIENCE`]. Then it is taken without user frames, because the files of its code are not known. The
+//! answer almost always comes within the drain that took the sample. If it comes later, the sample keeps its time, but is stored after
+//! the samples that came meanwhile.
 //!
 //! Bounds: waiting samples take at most 16 MB, those of root 8 MB, those of any other user 1 MB.
 
@@ -19,9 +19,9 @@ use crate::collector::wire::records::Record;
 
 /// Longest wait of a sample in nanoseconds.
 const PATIENCE: u64 = 1_000_000_000;
-/// Time for which a drain waits for answers to its questions, so that its samples need not wait for the next drain.
+/// How long a drain waits for answers to its questions. It waits so that its samples need not wait for the next drain.
 const AT_ONCE: Duration = Duration::from_millis(30);
-/// Time for which the last drain of a run waits for answers.
+/// How long the last drain of a run waits for answers.
 const AT_THE_END: Duration = Duration::from_millis(300);
 impl ProcessTable {
     /// Adds a sample to the batch, at once or when its process has been read.
@@ -30,7 +30,8 @@ impl ProcessTable {
         self.place(record, bytes, batch);
     }
 
-    /// Adds a sample whose process was forgotten while the sample waited: with its kernel stack, and as one whose process was not read.
+    /// Adds a sample whose process was forgotten while the sample waited. The sample keeps its kernel stack, and its process counts as not
+    /// read.
     pub(crate) fn resolve_forgotten(&mut self, record: &Record, batch: &mut Batch) -> bool {
         let state = ProcessState { known: Known::Unread, user: record.uid, ..ProcessState::new(record.comm) };
         self.states.insert(record.tgid, Box::new(state));
@@ -52,9 +53,9 @@ impl ProcessTable {
         }
     }
 
-    /// Applies answers, and adds samples to the batch that waited for them or have waited too long.
+    /// Applies answers. Adds to the batch the samples that waited for these answers, and samples that have waited too long.
     ///
-    /// `is_early` tells whether an event that is not applied yet begins another program in a process. Then the answer may be about that
+    /// `is_early` returns whether an event that is not applied yet begins another program in a process. Then the answer may be about that
     /// program, and is kept for the next drain.
     pub(crate) fn settle(&mut self, now: u64, answers: Vec<Answer>, batch: &mut Batch, is_early: impl Fn(u32) -> bool) {
         let any = !answers.is_empty();
@@ -76,12 +77,12 @@ impl ProcessTable {
         }
         self.forget_remapped();
         if batch.samples.len() > from {
-            // Samples that waited come before the others of this drain, which are younger and already in order.
+            // Samples that waited come before the samples of this drain, which are younger and already in order.
             batch.samples.sort_by_key(|sample| sample.time);
         }
     }
 
-    /// Adds a sample that waited to the batch, or lets it wait on.
+    /// Adds a waiting sample to the batch, or lets it wait longer.
     fn release(&mut self, parked: Parked, now: u64, batch: &mut Batch) {
         let Some(record) = Record::parse(&parked.record) else { return };
         let since = self.since(&parked.then);
@@ -117,7 +118,7 @@ impl ProcessTable {
         !self.parking.samples.is_empty() || self.reader.is_expecting()
     }
 
-    /// Time for which a drain waits for answers, all rounds together.
+    /// Returns how long a drain waits for answers, all rounds together.
     pub(crate) fn patience(is_last: bool) -> Duration {
         if is_last { AT_THE_END } else { AT_ONCE }
     }

@@ -1,4 +1,4 @@
-//! What `/proc` tells: read once at the start for who is there, and once for each process for what it has mapped.
+//! Reads `/proc`: once at the start for the list of processes, and once for the mappings of each process.
 
 use std::fs;
 use std::io::{self, BufRead, Read};
@@ -17,7 +17,7 @@ const MAX_LIST: u64 = 16 << 20;
 /// Bytes that are read at once. The kernel returns a page at a time.
 const MAPS_BUFFER: usize = 8 << 10;
 
-/// A process as `/proc/PID/stat` tells it.
+/// A process as described by `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FoundProcess {
     pub(crate) tgid: u32,
@@ -31,32 +31,32 @@ pub(crate) struct FoundProcess {
 /// `PF_FORKNOEXEC` of include/linux/sched.h: the same since 2.0.
 const FORKED_WITHOUT_EXEC: u64 = 0x40;
 
-/// All processes that are there now.
+/// Returns all processes that exist now.
 pub(crate) fn scan() -> io::Result<Vec<FoundProcess>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let Ok(entry) = entry else { continue };
         if let Some(tgid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
-            // One that has gone in between is no failure.
+            // The process may be gone by now. That is no failure.
             found.extend(stat(tgid));
         }
     }
     Ok(found)
 }
 
-/// One process, if it is there.
+/// Reads about one process, if it exists.
 pub(crate) fn stat(tgid: u32) -> Option<FoundProcess> {
     parse_stat(tgid, &fs::read(format!("/proc/{tgid}/stat")).ok()?)
 }
 
-/// The user who runs a process, if it is there.
+/// Returns the user who runs a process, if it exists.
 pub(crate) fn user(tgid: u32) -> Option<UserId> {
     let status = fs::read_to_string(format!("/proc/{tgid}/status")).ok()?;
     let real = status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_ascii_whitespace().next()?;
     real.parse().ok().map(UserId)
 }
 
-/// `pid (name) state ppid … num_threads …`: the name may hold anything, so it ends at the last parenthesis.
+/// Parses `pid (name) state ppid … num_threads …`. The name may contain any character, so it ends at the last parenthesis.
 pub(crate) fn parse_stat(tgid: u32, stat: &[u8]) -> Option<FoundProcess> {
     let open = memchr::memchr(b'(', stat)?;
     let close = memchr::memrchr(b')', stat)?;
@@ -75,9 +75,9 @@ pub(crate) fn parse_stat(tgid: u32, stat: &[u8]) -> Option<FoundProcess> {
     Some(FoundProcess { tgid, parent, threads, comm: comm_bytes(name), is_young_copy })
 }
 
-/// The arguments joined by spaces; empty for kernel threads and for processes that are gone.
+/// Returns the arguments joined by spaces; empty for kernel threads and for processes that are gone.
 ///
-/// One read: each locks the process's memory, and this is done for every program that is sampled.
+/// Reads only once, because each read locks the process's memory, and this is done for every program that is sampled.
 pub(crate) fn command_line(tgid: u32) -> String {
     let mut bytes = [0; MAX_COMMAND_LINE];
     let read = fs::File::open(format!("/proc/{tgid}/cmdline")).and_then(|mut file| file.read(&mut bytes)).unwrap_or(0);
@@ -91,7 +91,7 @@ pub(crate) fn readable_command_line(arguments: &mut [u8]) -> String {
     sanitize(&String::from_utf8_lossy(arguments)).into_owned()
 }
 
-/// An executable mapping as `/proc/PID/maps` tells it.
+/// An executable mapping as described by `/proc/PID/maps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mapped {
     pub(crate) start: u64,
@@ -109,7 +109,7 @@ pub(crate) struct MappedList {
     pub(crate) cut: bool,
 }
 
-/// Reads the executable mappings of a process; `None` when it is gone. Waits for the process's memory lock.
+/// Reads the executable mappings of a process; `None` if it is gone. Waits for the process's memory lock.
 pub(crate) fn maps(tgid: u32) -> Option<MappedList> {
     parse_maps(fs::File::open(format!("/proc/{tgid}/maps")).ok()?)
 }
@@ -146,7 +146,7 @@ pub(crate) fn parse_maps(list: impl Read) -> Option<MappedList> {
     }
 }
 
-/// `start-end perms offset major:minor inode path`; `None` for what is not executable.
+/// Parses `start-end perms offset major:minor inode path`; `None` if the mapping is not executable.
 fn parse_mapping(line: &str) -> Option<Mapped> {
     let mut rest = line;
     let mut field = || {
@@ -167,7 +167,7 @@ fn parse_mapping(line: &str) -> Option<Mapped> {
         number: inode.parse().ok()?,
         generation: None,
     });
-    // The kernel writes a line feed in a path as \012; events of perf have it as it is.
+    // The kernel writes a line feed in a path as \012; events of perf contain the line feed itself.
     let path = rest.trim_start().replace("\\012", "\n");
     Some(Mapped { start: hex(start)?, end: hex(end)?, offset: hex(offset)?, identity, path })
 }

@@ -1,20 +1,20 @@
-//! Reads about processes, from `/proc` and mapped files, on threads that can be left behind.
+//! Reads facts about processes from `/proc` and mapped files, on worker threads that can be left behind.
 //!
 //! Reading `/proc/PID/maps` or `/proc/PID/cmdline` takes the process's memory lock. If that lock is held for long (by a dead disk, a
-//! fork of 100 GB, a program that does so on purpose), every reader waits. So the collecting thread only asks, and goes on:
+//! fork of 100 GB, a hostile program), every reader waits. So the collecting thread only asks, and does not wait:
 //!
 //! ```text
 //! ask ──► questions of each user, in turns ──► worker ──► answer ──► applied at the next drain
 //!                                                 └─ 20 ms without an answer: the worker is left behind, another takes its place
 //! ```
 //!
-//! While the processes of a user hold up [`MAX_LEFT_OF_USER`] workers, no other question about that user's processes is asked; those
-//! about other users are. A worker that comes back still gives its answer, and ends if there are enough others. A process is asked
-//! one question at a time.
+//! While the processes of a user hold up [`MAX_LEFT_OF_USER`] workers, no other question about that user's processes is asked.
+//! Questions about other users' processes are asked. A worker that comes back still gives its answer, and ends if there are enough
+//! other workers. A process is asked one question at a time.
 //!
-//! Bounds: 2 workers and those left behind, at most 64 by processes of root and 8 by those of any other user. At most 8,192 questions
-//! about root's processes wait, and 1,024 about those of any other user. From 256 workers and 16,384 questions in all, only root's
-//! are added.
+//! Bounds: 2 workers, and the workers left behind: at most 64 by processes of root and 8 by processes of any other user. At most 8,192
+//! questions about root's processes wait, and 1,024 about the processes of any other user. From 256 workers and 16,384 questions in
+//! all, only root's are added.
 
 use crate::collector::processes::mapped_build_id::MappedFile;
 use crate::collector::sys::machine;
@@ -69,7 +69,7 @@ pub(crate) enum What {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Question {
     pub(crate) tgid: u32,
-    /// See [`State::life`](super::table::State::life): an answer counts for that program only.
+    /// See [`ProcessState::life`](super::state::ProcessState::life): an answer counts for that program only.
     pub(crate) life: u64,
     /// The user who is charged for it.
     pub(crate) user: UserId,
@@ -230,7 +230,7 @@ impl ProcessReader {
         ProcessReader { shared: Arc::new(shared), answers }
     }
 
-    /// Asks questions. Returns those for which there is no room.
+    /// Asks questions. Returns the questions that found no room in the queue.
     pub(crate) fn ask(&self, questions: impl IntoIterator<Item = Question>) -> Vec<Question> {
         let mut inner = self.shared.lock();
         let refused = questions.into_iter().filter_map(|question| inner.push(question).err()).collect();
@@ -263,7 +263,7 @@ impl ProcessReader {
         self.answers.try_iter().collect()
     }
 
-    /// Returns the answers that have come, and waits for those that are likely to come soon, at most for `patience`.
+    /// Returns the answers that have come. Also waits for answers that are likely to come soon, at most for `patience`.
     pub(crate) fn answers_within(&self, patience: Duration) -> Vec<Answer> {
         let until = Instant::now() + patience;
         let mut answers = self.answers();
@@ -393,7 +393,7 @@ mod tests {
         let mut told = wait_for(&reader, 40);
         told.sort_unstable();
         assert_eq!(told, (100..140).collect::<Vec<_>>());
-        // However often it asks, no more workers are left behind than the bound.
+        // The number of workers left behind stays within the bound, however often questions are asked.
         for _ in 0..20 {
             std::thread::sleep(PROMPT);
             reader.tick();

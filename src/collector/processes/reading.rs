@@ -5,8 +5,9 @@
 //!                                         └─ 1 s ─► Unread ─ answer, however late ─► Yes
 //! ```
 //!
-//! Events that come while a question is pending are noted ([`State::since`]) and replace what was read. An answer counts only for the
-//! program that was asked about ([`State::life`]), and is applied after all events that happened before it.
+//! Events that come while a question is pending are noted ([`ProcessState::since`](super::state::ProcessState::since)) and replace the
+//! mappings that were read. An answer counts only for the program that the question named
+//! ([`ProcessState::life`](super::state::ProcessState::life)). It is applied when all earlier events have been applied.
 
 use std::sync::Arc;
 
@@ -21,33 +22,33 @@ use crate::profile::{Tgid, UserId};
 /// Most processes that [`Unread`] names.
 const TOLD: usize = 8;
 
-/// How many processes may wait for their parents' command lines. More stay without one.
+/// How many processes may wait for their parents' command lines. Any further process stays without one.
 const MAX_HEIRS: usize = 1024;
 
-/// Processes about which nothing could be read.
+/// Processes whose mappings could not be read, and related counts.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub struct Unread {
     /// Living processes whose mappings are not known, because reading them took longer than samples wait.
     pub processes: usize,
-    /// Some of these processes: number, name, user.
+    /// Examples of such processes: number, name, user.
     pub some: Vec<(Tgid, String, UserId)>,
-    /// Samples so far that waited in vain or found no room to wait.
+    /// Samples so far that waited without result or found no room to wait.
     pub samples: u64,
-    /// Threads that wait for such a process now.
+    /// Worker threads that such a process blocks now.
     pub threads: usize,
     /// Mapped files so far that were refused for lack of room.
     pub refused_files: u64,
     /// Lists of mappings so far that were too long and were read in part.
     pub cut: u64,
-    /// How often mappings were forgotten because those of all processes were too many.
+    /// How often mappings were forgotten because all processes together had too many.
     pub forgotten: u64,
 }
 
 impl ProcessTable {
     /// Asks for the mappings of a process unless they are known.
     ///
-    /// The answer has the mappings of now, not of the sample's time. If a process that was there before us runs another program
-    /// between its first sample and our reading, the sample gets frames of the other program.
+    /// The answer contains the current mappings, not those of the sample's time. If a process that existed before flametop runs another
+    /// program between its first sample and our reading, the sample gets frames of the new program.
     pub(super) fn want_mappings(&mut self, tgid: u32) {
         let Some(known) = self.states.get(&tgid).map(|state| state.known) else { return };
         if known != Known::Yes && !self.inherit(tgid) && known == Known::No {
@@ -57,7 +58,7 @@ impl ProcessTable {
     }
 
     /// Asks for the command line of a process unless it is known. Called for sampled processes, and for parents when they fork, but not
-    /// for all processes that are there at the start.
+    /// for all processes that exist at the start.
     pub(super) fn want_command_line(&mut self, tgid: u32) {
         let Some(state) = self.states.get_mut(&tgid).filter(|state| state.command_line_known == Known::No) else { return };
         state.command_line_known = Known::Asked;
@@ -69,7 +70,7 @@ impl ProcessTable {
         self.questions.push(Question { tgid, life: state.life, user: state.user, what });
     }
 
-    /// Takes over the mappings of the process that this one was forked from, if those are known and its own are not. Returns whether it did.
+    /// Copies the mappings of the process's parent at its fork, if the parent's are known and its own are not. Returns whether it did.
     fn inherit(&mut self, tgid: u32) -> bool {
         let from = self.states.get(&tgid).filter(|state| state.known != Known::Yes).and_then(|state| state.forked_from);
         let parent = from.and_then(|(parent, life)| self.states.get(&parent).filter(|state| state.life == life));
@@ -79,14 +80,14 @@ impl ProcessTable {
         true
     }
 
-    /// Whether the parent's mappings are known or asked for.
+    /// Whether the parent's mappings are known or requested.
     fn may_inherit(&self, tgid: u32) -> bool {
         let from = self.states.get(&tgid).and_then(|state| state.forked_from);
         let parent = from.and_then(|(parent, life)| self.states.get(&parent).filter(|state| state.life == life));
         parent.is_some_and(|state| matches!(state.known, Known::Asked | Known::Yes))
     }
 
-    /// Sets the mappings of a process, and replaces those for which events have told newer ones since.
+    /// Sets the mappings of a process. Newer mappings that events have reported since replace the old ones.
     fn set_mappings(&mut self, tgid: u32, mut mappings: Mappings, read_at: u64) {
         let Some(state) = self.states.get_mut(&tgid) else { return };
         for mapping in std::mem::take(&mut state.since).iter() {
@@ -98,13 +99,27 @@ impl ProcessTable {
         state.read_at = read_at;
     }
 
-    /// Sends the questions of this drain. Returns whether there were any.
+    /// Sends the questions of this drain. Returns whether any were sent.
     pub(crate) fn send_questions(&mut self) -> bool {
         if self.questions.is_empty() {
             self.reader.tick();
             return false;
         }
-        let refused = self.reader.ask(self.questions.drain(..));
+        // A process that has exited has no arguments any more: reading them would wake a worker for nothing.
+        let states = &self.states;
+        let is_gone = |question: &Question| {
+            let state = states.get(&question.tgid).filter(|state| state.life == question.life);
+            question.what == What::CommandLine && state.is_some_and(|state| state.exited.is_some())
+        };
+        let (gone, questions): (Vec<_>, Vec<_>) = std::mem::take(&mut self.questions).into_iter().partition(is_gone);
+        for question in gone {
+            self.read_command_line(question.tgid, "");
+        }
+        if questions.is_empty() {
+            self.reader.tick();
+            return false;
+        }
+        let refused = self.reader.ask(questions);
         for question in refused {
             let Some(state) = self.states.get_mut(&question.tgid).filter(|state| state.life == question.life) else { continue };
             match question.what {
@@ -142,7 +157,7 @@ impl ProcessTable {
         }
     }
 
-    /// A process is gone before its mappings were read: it gets its parent's, or keeps those that events told.
+    /// Handles a process that is gone before its mappings were read: it gets its parent's, or keeps those that events reported.
     fn is_gone_unread(&mut self, tgid: u32) {
         self.find_original(tgid);
         if !self.inherit(tgid) && !self.may_inherit(tgid) {
@@ -150,7 +165,8 @@ impl ProcessTable {
         }
     }
 
-    /// Finds the parent whose copy a process was when we began. Both must have the same name: if the parent has gone, init has taken its place.
+    /// Finds the parent of a process that was a copy of it when we began. Both must have the same name: if the parent has gone, the
+    /// process is now a child of init.
     fn find_original(&mut self, tgid: u32) {
         let Some(state) = self.states.get_mut(&tgid) else { return };
         let (Some(parent), comm) = (state.young_copy_of.take(), state.comm) else { return };
@@ -181,7 +197,7 @@ impl ProcessTable {
             }
             return;
         }
-        // Children whose own answers came first take over this one's, and their children theirs.
+        // Children whose own answers came earlier copy this line, and their children copy it from them.
         let mut heirs = std::mem::take(&mut self.heirs);
         loop {
             let before = heirs.len();
@@ -195,8 +211,8 @@ impl ProcessTable {
         self.heirs = heirs;
     }
 
-    /// Sets a process's command line. A process that ends has none any more: it may have its parent's. Returns false if the question
-    /// about the parent is still on its way.
+    /// Sets a process's command line. A process that is ending has none any more, so it gets its parent's. Returns false if the question
+    /// about the parent is not answered yet.
     fn set_command_line(&mut self, tgid: u32, line: &str) -> bool {
         let Some(state) = self.states.get(&tgid) else { return true };
         let line = if line.is_empty() && state.command_line.is_empty() {
@@ -218,7 +234,7 @@ impl ProcessTable {
         true
     }
 
-    /// Lets processes with waiting samples take over mappings of their parents that have been read meanwhile.
+    /// Lets processes with waiting samples copy their parents' mappings, if these have been read meanwhile.
     pub(super) fn inherit_answers(&mut self) {
         let mut waiting: Vec<u32> = self.parking.processes().collect();
         waiting.dedup();
@@ -234,7 +250,7 @@ impl ProcessTable {
         }
     }
 
-    /// Returns the processes about which nothing could be read, and related counts.
+    /// Returns the processes whose mappings could not be read, and related counts.
     pub(crate) fn unread(&self) -> Unread {
         let unread = || self.states.iter().filter(|(_, state)| state.known == Known::Unread && state.exited.is_none());
         let some = unread().take(TOLD).map(|(tgid, state)| (Tgid(*tgid), comm_text(&state.comm), state.user));

@@ -1,7 +1,7 @@
 //! Address ranges that processes mapped while samples of them wait.
 //!
-//! A sample may wait until its process is read, or until an unwind table is there. By then the process may have mapped another file at
-//! an address of the sample. Such an address is unknown; all others mean what they meant when the sample was taken.
+//! A sample may wait until its process is read, or until an unwind table is loaded. By then the process may have mapped another file
+//! at an address of the sample. Such an address is unknown. All other addresses still mean the same.
 
 use std::ops::Range;
 
@@ -34,7 +34,7 @@ impl Remapped {
         if log.is_incomplete { usize::MAX } else { log.ranges.len() }
     }
 
-    /// Notes a range in which addresses may mean something else from now on.
+    /// Notes a range of addresses that may have another meaning from now on.
     pub(super) fn note(&mut self, tgid: u32, range: Range<u64>) {
         let Some(log) = self.of.get_mut(&tgid) else { return };
         log.is_incomplete |= log.ranges.len() >= MAX_RANGES;
@@ -43,7 +43,7 @@ impl Remapped {
         }
     }
 
-    /// Notes that any address of any process may mean something else from now on.
+    /// Notes that any address of any process may have another meaning from now on.
     pub(super) fn note_all(&mut self) {
         self.of.values_mut().for_each(|log| log.is_incomplete = true);
     }
@@ -54,7 +54,7 @@ impl Remapped {
         log.ranges.get(number..)
     }
 
-    /// Forgets the ranges of processes that have no waiting samples any more.
+    /// Forgets the ranges of processes whose samples no longer wait.
     pub(super) fn retain(&mut self, is_waiting: impl Fn(u32) -> bool) {
         self.of.retain(|tgid, _| is_waiting(*tgid));
     }
@@ -65,23 +65,23 @@ impl Remapped {
     }
 }
 
-/// A process when a sample of it was taken. By the time that the sample is resolved, it may run another program or be gone.
+/// A process at the time of a sample. When the sample is resolved, the process may run another program or be gone.
 #[derive(Clone)]
 pub(super) struct AtSample {
     pub(super) tgid: u32,
-    /// See [`State::life`].
+    /// See [`ProcessState::life`](super::state::ProcessState::life).
     pub(super) life: u64,
     pub(super) user: UserId,
     pub(super) comm: [u8; COMM_LENGTH],
-    /// Its mappings if they were known, else those of them that events had told.
+    /// Its mappings if they were known, else only the mappings that events had reported.
     pub(super) told: Mappings,
     pub(super) was_known: bool,
-    /// Number of ranges that were noted before.
+    /// Number of ranges that were noted before the sample began to wait.
     pub(super) remapped: usize,
 }
 
 impl AtSample {
-    /// Returns the mappings of that time, if they were known then.
+    /// Returns the mappings of the sample's time, if they were known then.
     pub(super) fn known_mappings(&self) -> Option<Mappings> {
         self.was_known.then(|| self.told.clone())
     }

@@ -1,6 +1,7 @@
-//! One sample: addresses → frames, thread and process names.
+//! Resolves one sample: addresses → frames, thread and process names.
 //!
-//! User frames are cut at the first caller that is no code: see [`ProcessTable::resolve`]. Almost every address was seen before in its process, so the usual way is one look into a hash map for each frame.
+//! User frames are cut at the first caller that is no code: see [`ProcessTable::resolve`]. Almost every address was seen before in its
+//! process, so a frame usually takes one lookup in a hash map.
 
 use crate::collector::processes::mapped_build_id::MappedFile;
 use std::ops::Range;
@@ -20,7 +21,7 @@ use crate::profile::{
     ObjectKind, ProcessAddress, Tgid, Thread, Tid, Timestamp, Unit, UserEnd, UserId,
 };
 
-/// Addresses kept for one process, or for the kernel, before starting again. JIT code may have any number of them.
+/// Most addresses that are cached for one process, or for the kernel. A full cache is emptied. JIT code may have any number of addresses.
 const MAX_CACHED: usize = 1 << 17;
 
 /// The process of a sample, the user who is charged for it, and the namespace of its files.
@@ -36,7 +37,7 @@ struct Owner {
 pub(crate) enum Waits {
     /// It may wait.
     MayWait,
-    /// It has waited long enough and is taken with what is known.
+    /// It has waited long enough, and is resolved from the known facts.
     NoMore,
     /// Waiting is useless: its process runs another program by now, or has other code at some addresses.
     ForNothing,
@@ -62,8 +63,8 @@ impl ProcessTable {
         let owner = Owner { tgid: record.tgid, user: record.uid, files: record.files };
         let mut user_end = UserEnd::from_wire(record.user_end);
 
-        // No mappings are known of a process that ended before it was read. A process has none in the midst of execve either, but then its walk
-        // has found that its registers belong to the program before.
+        // A process that ended before it was read has no known mappings. A process in the midst of execve has none either, but then its
+        // walk has found that its registers belong to the previous program.
         let is_empty = state.mappings.len() == 0 && user_end != UserEnd::Registers;
         let unread = record.user().len() > 0 && (state.known != Known::Yes || waits == Waits::ForNothing || is_empty);
         if unread && state.known == Known::Asked && waits == Waits::MayWait {
@@ -71,7 +72,7 @@ impl ProcessTable {
         }
         if unread {
             batch.frames.push(unmapped(names));
-            // What is known now is of another moment than the sample.
+            // The mappings that are known now are newer than the sample.
             let changed = waits == Waits::ForNothing && state.known == Known::Yes;
             user_end = if changed { UserEnd::Changing } else { UserEnd::Unread };
         }
@@ -99,13 +100,13 @@ impl ProcessTable {
         if let Some(user) = batch.frames.get_mut(from..) {
             user.reverse();
         }
-        // Of kernel frames, the first is an instruction pointer, the others are return addresses.
+        // The first kernel frame is an instruction pointer. All further kernel frames are return addresses.
         let kernel = record.kernel();
         let mut callers = kernel.len();
         for address in kernel.rev() {
             callers -= 1;
             let is_return = callers > 0;
-            // The top bit is set in all of them, so that it may be shifted out.
+            // All kernel addresses have the top bit set, so it may be shifted out.
             let key = address << 1 | u64::from(is_return);
             let frame = kernel_frames.get(&key).copied().unwrap_or_else(|| {
                 let (frame, new) = names.intern_frame(Frame::Kernel { address: KernelAddress(address), is_return });
@@ -137,13 +138,13 @@ impl ProcessTable {
     }
 }
 
-/// The user part of a sample while it is put together: innermost frame first, as on the wire.
+/// The user part of a sample while it is built: innermost frame first, as on the wire.
 struct UserPart<'a> {
     place: Place<'a>,
     frames: &'a mut Vec<FrameId>,
     wanted: &'a mut Vec<NameRequest>,
     end: UserEnd,
-    /// The last frame is no code, so the addresses after it are no callers.
+    /// Whether the last frame is no code, so that the addresses after it are no callers.
     ended: bool,
 }
 
@@ -170,8 +171,8 @@ impl UserPart<'_> {
         } else {
             script.merge(record.user().len(), |part| merged.push(part));
         }
-        // The native frame right before a function is the interpreter's loop. From the innermost loop on, frames of the interpreter serve to
-        // run functions. The outermost frame stays: it tells whether the stack is whole.
+        // The native frame right before a function is the interpreter's loop. From the innermost loop on, frames of the interpreter serve
+        // to run functions. The outermost frame stays, because it shows whether the stack is whole.
         let is_function = |part: &Part| matches!(part, Part::Function(_));
         let serving = match merged.iter().position(is_function) {
             Some(first) => first.saturating_sub(1)..merged.iter().rposition(|part| !is_function(part)).unwrap_or(0),
@@ -194,14 +195,15 @@ impl UserPart<'_> {
         Some(())
     }
 
-    /// The frame of an address of the sample, and its key in [`ProcessState::frames`]. `None` if an answer has to come first. A user part
-    /// below a system call begins behind the instruction that made it: a return address. Below an interrupt, a fault or a signal it is the
-    /// instruction that was running.
+    /// Returns the frame of an address of the sample, and its key in [`ProcessState::frames`]. `None` if an answer has to come first.
+    ///
+    /// Below a system call, the user part begins after the instruction that made the call: its first address is a return address. Below
+    /// an interrupt, a fault or a signal, its first address is the instruction that was running.
     fn native(&mut self, depth: usize, frame: UserFrame) -> Option<(FrameId, u64)> {
         let UserFrame { address, is_return, guessed } = frame;
         let key = address << 1 | u64::from(is_return);
         if address == 0 && guessed {
-            // The walk says that frames are missing here.
+            // The walk marks missing frames this way.
             return Some((unmapped(self.place.names), key));
         }
         if let Some(known) = self.place.state.frames.get(&key) {
@@ -211,8 +213,8 @@ impl UserPart<'_> {
             NewFrame::Frame(frame) => return Some((frame, key)),
             NewFrame::Later => return None,
             NewFrame::Unmapped if self.place.state.lacks_remapped => self.end = UserEnd::Changing,
-            // Code built without frame pointers uses their register for other values, and the kernel follows it through the stack. An
-            // address without code is not a return address, so the addresses after it are no callers either.
+            // Code built without frame pointers uses the frame pointer's register for other values, and the kernel follows them through the
+            // stack. An address without code is not a return address, so the addresses after it are no callers either.
             NewFrame::Unmapped if depth > 0 => {
                 self.end = UserEnd::NoCode;
                 self.ended = true;
@@ -223,7 +225,7 @@ impl UserPart<'_> {
     }
 }
 
-/// Whether the names of all functions of a sample are known. Asks for those that are not.
+/// Returns whether the names of all functions of a sample are known. Asks for the missing names.
 fn knows_functions(
     state: &mut ProcessState,
     script: Script<'_>,
@@ -251,7 +253,7 @@ fn knows_functions(
         Arc::make_mut(&mut state.scripts.functions).insert(key, Function::NotRead);
     }
     if unknown.is_empty() {
-        // The user has no reads left, so the other functions stay unread as well.
+        // The user has no reads left, so all unknown functions stay unread.
         return true;
     }
     state.scripts.asked.extend(&unknown);
@@ -269,7 +271,7 @@ fn unmapped(names: &Names) -> FrameId {
     names.intern_frame(Frame::Unmapped).0
 }
 
-/// Everything that is needed to resolve an address of a sample.
+/// The state that is needed to resolve an address of a sample.
 struct Place<'a> {
     state: &'a mut ProcessState,
     files: &'a mut Files,
@@ -284,7 +286,7 @@ struct Place<'a> {
 impl Place<'_> {
     /// Resolves an address that is not in the process's cache.
     fn new_user_frame(&mut self, address: u64, is_return: bool, wanted: &mut Vec<NameRequest>) -> NewFrame {
-        // A return address may be the first byte after its mapping, when a call is the last instruction of it.
+        // A return address may be the first byte after its mapping, if a call is the mapping's last instruction.
         let Some(&mapping) = self.state.mappings.find(address.saturating_sub(u64::from(is_return))) else {
             // Not cached: a new mapping there would not empty the cache.
             return NewFrame::Unmapped;
@@ -312,7 +314,7 @@ impl Place<'_> {
         NewFrame::Frame(frame)
     }
 
-    /// The frame of code without a file.
+    /// Returns the frame of code without a file.
     fn jit_frame(&mut self, address: u64, is_return: bool) -> Frame {
         match jit_object(self.state, self.names, self.owner) {
             // Code without an object has no names, so all its addresses share one frame.
@@ -321,7 +323,7 @@ impl Place<'_> {
         }
     }
 
-    /// The frame of a function at the line that runs; `None` if it is hidden.
+    /// Returns the frame of a function at the line that runs; `None` if the function is hidden.
     fn frame_of_function(&mut self, function: ScriptFrame, wanted: &mut Vec<NameRequest>) -> Option<FrameId> {
         let Self { names, owner, .. } = *self;
         let scripts = &mut self.state.scripts;
@@ -342,7 +344,7 @@ impl Place<'_> {
             }
             Some((Function::Hidden, _)) => None,
             Some((Function::NotRead, _)) => Some(not_read(names)),
-            // Another sample may find it again.
+            // Not cached: another sample may find the function again.
             Some((Function::Gone, _)) | None => return Some(gone(names)),
         };
         if scripts.places.len() >= MAX_PLACES {
@@ -352,8 +354,8 @@ impl Place<'_> {
         frame
     }
 
-    /// The frame of code that serves to run a function, if it is of the interpreter's file; otherwise the frame itself. `key` is that of
-    /// [`ProcessState::frames`].
+    /// Returns the frame that marks code as serving to run a function, if the code is in the interpreter's file. Otherwise returns
+    /// `frame`. `key` is the key of the address in [`ProcessState::frames`].
     fn serving_frame(&mut self, frame: FrameId, key: u64, wanted: &mut Vec<NameRequest>) -> FrameId {
         let Self { names, owner, .. } = *self;
         let scripts = &mut self.state.scripts;
@@ -379,11 +381,11 @@ impl Place<'_> {
         found
     }
 
-    /// Returns the object of a file, [`ObjectId::ANONYMOUS`] if it is no program. It is identified by its build id if that can be found, else by
-    /// device and inode. `None` while the build id is being read.
+    /// Returns the object of a file, or [`ObjectId::ANONYMOUS`] if it is no program. The object is identified by its build id if that can
+    /// be found, else by device and inode. `None` while the build id is being read.
     ///
-    /// Files with the same path and build id are different objects for different users, and in different file namespaces: a user can
-    /// mount a file of his own over any path that he sees, and give it the build id of the original.
+    /// Files with the same path and build id are different objects for different users, and in different file namespaces. The reason: a
+    /// user can mount his own file over any path that he sees, and give it the build id of the original.
     fn object_of(&mut self, mapping: &Mapping, index: FileIndex) -> Option<ObjectId> {
         let Some(file) = self.files.get_mut(index) else { return Some(ObjectId::ANONYMOUS) };
         let whose = (self.owner.files, self.owner.user);
@@ -413,7 +415,7 @@ impl Place<'_> {
         let (files, user) = whose;
         let object = Object { kind: ObjectKind::Elf, path: file.path.clone(), build_id, file: inode, files, user };
         let object = self.names.objects.intern(object);
-        // Not cached if it was not reachable: through another process it may be.
+        // Not cached if it was not reachable: it may be reachable through another process.
         if !matches!(file.build_id, BuildIdOf::NotReachable(_)) {
             file.objects.set(whose, object);
         }
@@ -421,7 +423,7 @@ impl Place<'_> {
     }
 }
 
-/// The object of a process's code without a file. Other processes have other code at its addresses.
+/// Returns the object of a process's code without a file. Other processes have other code at these addresses.
 fn jit_object(state: &mut ProcessState, names: &Names, owner: Owner) -> ObjectId {
     *state.anonymous.get_or_insert_with(|| names.jit_object(owner.user, Tgid(owner.tgid), state.life))
 }

@@ -24,7 +24,8 @@ use crate::profile::UserId;
 const MAX_THREAD_LIBRARIES: usize = 2;
 
 impl ProcessTable {
-    /// Asks for the mappings of a process that was there before us and runs an interpreter for this user. They lead to the interpreter.
+    /// Asks for the mappings of a process that existed before flametop and runs an interpreter for this user. The mappings lead to the
+    /// interpreter.
     pub(crate) fn expect_interpreter(&mut self, tgid: u32, user: UserId) {
         self.set_user(tgid, user);
         self.want_mappings(tgid);
@@ -49,7 +50,7 @@ impl ProcessTable {
             });
             parts.collect()
         };
-        // A program that maps such a library has no interpreter itself.
+        // Libraries are preferred: a program that maps an interpreter's library contains no interpreter itself.
         let found = parts(may_be_interpreter).into_iter().max_by_key(|part| is_library(&part.mapped.path));
         let found = found.map(|interpreter| {
             let mut threads = if cfg!(target_arch = "aarch64") { parts(may_tell_threads) } else { Vec::new() };
@@ -74,7 +75,7 @@ impl ProcessTable {
         self.ask(tgid, What::Interpreter(Box::new(places)));
     }
 
-    /// The answer to that.
+    /// Applies the answer about an interpreter.
     pub(super) fn told_interpreter(&mut self, tgid: u32, found: Option<Interpreter>) {
         let Some(state) = self.states.get_mut(&tgid) else { return };
         state.scripts.is_reading = false;
@@ -89,12 +90,12 @@ impl ProcessTable {
         }
     }
 
-    /// The question about an interpreter found no room.
+    /// Notes that the question about an interpreter found no room.
     pub(super) fn interpreter_not_asked(&mut self, tgid: u32) {
         self.states.get_mut(&tgid).into_iter().for_each(|state| state.scripts.is_reading = false);
     }
 
-    /// Functions have been read.
+    /// Applies the answer with the functions that were read.
     pub(super) fn told_functions(&mut self, tgid: u32, user: UserId, read: Vec<(CodeKey, Option<Code>)>) {
         let Some(state) = self.states.get_mut(&tgid) else { return };
         let scripts = &mut state.scripts;
@@ -115,7 +116,7 @@ impl ProcessTable {
             };
             functions.insert(key, function);
         }
-        // The process is gone, and its functions with it.
+        // The process is gone, and so are its functions.
         for key in scripts.asked.drain() {
             self.reads.counts.gone += 1;
             functions.insert(key, Function::Gone);
@@ -123,7 +124,7 @@ impl ProcessTable {
         self.reads.charge(user, bytes / BYTES_OF_A_READ);
     }
 
-    /// Gives a process the interpreter of the one that it is a copy of, or none.
+    /// Gives a copied process the interpreter of its original, or none.
     pub(super) fn copy_runtime(&mut self, tgid: u32) {
         let Some(state) = self.states.get_mut(&tgid) else { return };
         match state.scripts.runtime {
@@ -136,7 +137,7 @@ impl ProcessTable {
         }
     }
 
-    /// Returns what became of the functions of interpreters.
+    /// Returns the counts of samples and functions of interpreters.
     pub(crate) fn script_counts(&self) -> ScriptCounts {
         self.reads.counts
     }

@@ -1,4 +1,4 @@
-//! The functions of interpreters that are known, process by process.
+//! The known functions of interpreters, for each process.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::collector::wire::script::{ScriptEnd, ScriptFrame};
 use crate::interpreters::python::{Code, Layout};
 use crate::profile::{FrameId, FrameKind, LabelId, Names, UserId};
 
-/// Functions of a process that are kept before starting again, and instructions.
+/// Most functions, and most instructions, that are cached for one process. A full cache is emptied.
 const MAX_FUNCTIONS: usize = 1 << 15;
 pub(super) const MAX_PLACES: usize = 1 << 17;
 /// Most functions in one question.
@@ -19,37 +19,37 @@ pub(super) const MAX_ASKED: usize = 512;
 pub(super) const MAX_READINGS: u32 = 10;
 pub(super) const BEFORE_SECOND_READING: u64 = 20_000_000;
 
-/// Functions that are read for one user in a second, and at once after a pause: as a large program begins. (`a_false_interpreter…` of
-/// `tests/attack/names.rs` measures what a hostile one costs.)
+/// Functions that are read for one user in a second, and in one burst after a pause. A large program needs the burst when it begins.
+/// (`a_false_interpreter…` of `tests/attack/names.rs` measures the cost of a hostile program.)
 const READS_A_SECOND: u64 = 1000;
 const MOST_READS: u64 = 10_000;
-/// Reading a file of an interpreter costs as much as these functions, because its symbols may be 3 MB.
+/// Reading an interpreter's file counts as this many reads of functions, because its symbols may be 3 MB.
 pub(super) const READS_OF_AN_INTERPRETER: usize = 20;
 /// Each further 1 KB of a function counts as one more read, because long line tables cost time and memory.
 pub(super) const BYTES_OF_A_READ: usize = 1024;
-/// Users whose reads are counted at one time.
+/// Most users whose reads are counted.
 const MAX_USERS: usize = 4096;
 
 /// Counts of samples and functions of interpreters.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct ScriptCounts {
-    /// Samples with functions, or in a thread that has none.
+    /// Samples with functions, or of a thread that runs none.
     pub samples: u64,
-    /// Samples whose functions are all there.
+    /// Samples with all of their functions.
     pub whole: u64,
-    /// Samples with more functions than are taken.
+    /// Samples with more functions than a record holds.
     pub cut: u64,
     /// Samples whose functions end at memory that could not be read.
     pub unreadable: u64,
-    /// Functions whose code objects were gone, or others, before their names were read.
+    /// Functions whose code objects were gone or replaced before their names were read.
     pub gone: u64,
-    /// Functions that were not read, because those of their user were too many.
+    /// Functions that were not read, because their user had too many.
     pub refused: u64,
     /// Processes whose interpreter found no room.
     pub processes_refused: u64,
 }
 
-/// How many functions may still be read for each user.
+/// Budgets of functions that may still be read, for each user.
 #[derive(Default)]
 pub(crate) struct FunctionReads {
     left: FxHashMap<UserId, (u64, u64)>,
@@ -57,7 +57,7 @@ pub(crate) struct FunctionReads {
 }
 
 impl FunctionReads {
-    /// Takes as many of these reads as the user has.
+    /// Takes up to `wanted` reads from the user's budget. Returns how many it took.
     pub(super) fn take(&mut self, user: UserId, wanted: usize, now: u64) -> usize {
         if self.left.len() >= MAX_USERS {
             self.left.clear();
@@ -72,7 +72,7 @@ impl FunctionReads {
         taken as usize
     }
 
-    /// Takes reads that were done already.
+    /// Subtracts reads that were already done from the user's budget.
     pub(super) fn charge(&mut self, user: UserId, done: usize) {
         if let Some((left, _)) = self.left.get_mut(&user) {
             *left = left.saturating_sub(done as u64);
@@ -98,15 +98,15 @@ impl FunctionReads {
 pub(super) enum Function {
     /// It was read, and is shown.
     Shown(Arc<Code>),
-    /// The interpreter has put it there, and nobody has written it.
+    /// Not shown: the interpreter made it, and no programmer wrote it.
     Hidden,
     /// It was gone before it was read.
     Gone,
-    /// It was not read, because those of its user were too many.
+    /// It was not read, because its user had too many functions.
     NotRead,
 }
 
-/// The functions of a process that are known.
+/// The known functions of a process.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Functions {
     by_code: FxHashMap<CodeKey, Function>,
@@ -133,7 +133,7 @@ impl Functions {
         self.by_code.insert(key, function);
     }
 
-    /// Bytes of memory, about.
+    /// Returns the approximate bytes of memory.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -144,17 +144,18 @@ impl Functions {
 pub(crate) struct Scripts {
     /// Where fields are in the interpreter's objects, once that is known.
     pub(super) layout: Option<Layout>,
-    /// The interpreter's file, as the process calls it.
+    /// The path of the interpreter's file, as the process sees it.
     pub(super) file: Option<Arc<str>>,
-    /// The code of its evaluation loop, where frames do not tell.
+    /// The code of its evaluation loop. Needed where frames do not show which of them are the loop.
     pub(super) evaluation: Range<u64>,
     /// Its entry in the map `runtimes`.
     pub(super) runtime: Option<[u8; 40]>,
-    /// Its functions. Copies of the process share them until one has another.
+    /// Its functions. Copies of the process share them until one copy adds a function.
     pub(super) functions: Arc<Functions>,
-    /// Frames of functions by the instruction that runs; `None` for what is hidden.
+    /// Frames of functions by the instruction that runs; `None` for hidden functions.
     pub(super) places: FxHashMap<ScriptFrame, Option<FrameId>>,
-    /// Frames of native code that serves to run functions, by the frame of the same place; others are themselves.
+    /// Frames that mark native code as serving to run functions, by the plain frame of the same place. Code of other files maps to its
+    /// plain frame.
     pub(super) serving: FxHashMap<FrameId, FrameId>,
     /// Functions in the question that is not answered yet.
     pub(super) asked: FxHashSet<CodeKey>,
@@ -165,7 +166,7 @@ pub(crate) struct Scripts {
 }
 
 impl Scripts {
-    /// Another file was mapped that may have an interpreter in it.
+    /// Starts the readings again, because a file was mapped that may contain an interpreter.
     pub(super) fn look_again(&mut self) {
         (self.readings, self.next) = (0, 0);
     }
@@ -240,7 +241,7 @@ impl Runtimes {
         }
     }
 
-    /// Removes the processes that are gone, for those whose end was not told.
+    /// Removes the processes that are gone. Needed for processes whose end no event reported.
     pub(super) fn retain(&mut self, is_there: impl Fn(u32) -> bool) {
         let gone: Vec<u32> = self.users.keys().copied().filter(|tgid| !is_there(*tgid)).collect();
         gone.into_iter().for_each(|tgid| self.remove(tgid));
@@ -252,19 +253,20 @@ impl Runtimes {
     }
 }
 
-/// The label of a function: its name, the last part of its file's path, and the line of its `def`, which tells apart functions of one name.
+/// Returns the label of a function: its name, the last part of its file's path, and the line of its `def`. The line distinguishes
+/// functions with the same name.
 pub(super) fn label_of(names: &Names, user: UserId, code: &Code) -> LabelId {
     let file = code.file.rsplit('/').next().unwrap_or(&code.file);
     let place = format!("{file}:{}", code.first_line);
     names.labels.intern_for(user, &code.name, &place, FrameKind::Python)
 }
 
-/// The frame of functions that were not read, because those of their user were too many.
+/// Returns the frame of functions that were not read, because their user had too many.
 pub(super) fn not_read(names: &Names) -> FrameId {
     names.intern_named(names.labels.intern("[functions not read]", "", FrameKind::Python))
 }
 
-/// The frame of functions whose code objects were gone before they were read.
+/// Returns the frame of functions whose code objects were gone before they were read.
 pub(super) fn gone(names: &Names) -> FrameId {
     names.intern_named(names.labels.intern("[function that is gone]", "", FrameKind::Python))
 }
@@ -284,7 +286,7 @@ mod tests {
         assert_eq!(added(&mut runtimes, 1002, 4000..6000), MAX_OF_OTHERS - 2 * MAX_OF_USER);
         assert_eq!(added(&mut runtimes, 1003, 6000..6001), 0);
         assert_eq!(added(&mut runtimes, 0, 10_000..20_000), MAX_RUNTIMES - MAX_OF_OTHERS);
-        // A process that ends makes room, also if nobody has told its end.
+        // A process that ends makes room, even if no event reported its end.
         runtimes.remove(5);
         runtimes.retain(|tgid| tgid != 6);
         assert_eq!(added(&mut runtimes, 1000, 7000..7010), 2);

@@ -1,4 +1,4 @@
-//! What is known of one process.
+//! The state of one process.
 
 use std::sync::Arc;
 
@@ -9,23 +9,24 @@ use super::scripts::Scripts;
 use crate::collector::wire::records::COMM_LENGTH;
 use crate::profile::{FrameId, LabelId, ObjectId, UserId};
 
-/// The user who is charged for processes that were not sampled yet, as samples tell the user. (No user of the kernel has this number.)
+/// The user who is charged for processes that were not sampled yet. Only a sample reports the user of its process. (No user of the
+/// kernel has this number.)
 pub(super) const UNKNOWN_USER: UserId = UserId(u32::MAX);
 
-/// How far something that worker threads read is known.
+/// Whether a worker thread has read a fact about a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Known {
-    /// Not at all.
+    /// Not known, and not requested.
     No,
-    /// It was asked for.
+    /// Requested; samples wait for the answer.
     Asked,
-    /// It was asked for, but samples do not wait for the answer any more. A late answer still counts.
+    /// Requested, but samples no longer wait for the answer. A late answer still counts.
     Unread,
-    /// Told by events, or read.
+    /// Known from events, or read.
     Yes,
 }
 
-/// What one process is, for us.
+/// Everything that flametop knows about one process.
 pub(crate) struct ProcessState {
     /// Its executable memory.
     pub(crate) mappings: Mappings,
@@ -33,27 +34,30 @@ pub(crate) struct ProcessState {
     pub(crate) frames: FxHashMap<u64, FrameId>,
     /// The object of its code without a file, once a frame was found there.
     pub(crate) anonymous: Option<ObjectId>,
-    /// Tells this program from others that had or will have the process's number: each exec and each fork begins another.
+    /// Distinguishes this program from earlier and later programs with the same process number. Each exec and each fork begins another
+    /// life.
     pub(crate) life: u64,
-    /// Whether `mappings` are known: told by events from exec on, or read.
+    /// Whether `mappings` are known, because events reported all of them from exec on, or because they were read.
     pub(crate) known: Known,
-    /// Until when no change of them can be missing, even if events were lost: when they were read, or the program began.
+    /// When the mappings were read, or the program began. They lack no change before this time, even if events were lost.
     pub(super) read_at: u64,
-    /// Mappings that events have told since `mappings` became unknown. They replace what is read.
+    /// Mappings that events have reported since `mappings` became unknown. They replace the mappings that are read.
     pub(super) since: Mappings,
-    /// The process that it was forked from, and its life. While our mappings are not known, they are the same as those of that process.
+    /// The process that forked this process, and the life of that parent. While this process's mappings are not known, they equal
+    /// the parent's.
     pub(super) forked_from: Option<(u32, u64)>,
-    /// The parent of a process that was there before us, and was its copy then. Its mappings are used if this one is gone before its own are read.
+    /// The parent, if this process existed before flametop and was still a copy of its parent then. The parent's mappings are used if this
+    /// process is gone before its own are read.
     pub(super) young_copy_of: Option<u32>,
-    /// Whether there was no room for some of the files that it maps.
+    /// Whether the table of files had no room for some of the files that it maps.
     pub(super) lacks_files: bool,
-    /// Whether `mappings` lack what was mapped since a sample was taken: see [`Remapped`](super::remapped::Remapped).
+    /// Whether `mappings` lack the ranges that were mapped after a sample was taken: see [`Remapped`](super::remapped::Remapped).
     pub(crate) lacks_remapped: bool,
     /// The user who is charged for it, from its last sample.
     pub(super) user: UserId,
     /// The main thread's name.
     pub(super) comm: [u8; COMM_LENGTH],
-    /// The label of that name, made when a sample needs it. Names that only events tell get none.
+    /// The label of that name, made when a sample needs it. Names that appear only in events get no label.
     pub(super) label: Option<LabelId>,
     pub(super) command_line: Arc<str>,
     pub(super) command_line_known: Known,
@@ -94,7 +98,7 @@ impl ProcessState {
 
     /// Marks the mappings as not known, so that the next sample has them read again.
     pub(super) fn begin_reading(&mut self) {
-        // If a question is pending, its answer will have the current mappings, and events are being noted already.
+        // If a question is pending, its answer will contain the current mappings, and events are already being noted.
         if self.known == Known::Yes {
             self.known = Known::No;
             self.since = Mappings::default();
@@ -103,7 +107,7 @@ impl ProcessState {
         self.young_copy_of = None;
     }
 
-    /// Bytes of its mappings. Those that it shares with others count for each of them in part.
+    /// Returns the bytes of its mappings. Mappings that several processes share count for each of them in part.
     pub(super) fn mappings_memory(&self) -> usize {
         (self.mappings.own_len() + self.since.own_len()) * size_of::<Mapping>()
     }

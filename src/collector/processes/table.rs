@@ -1,16 +1,16 @@
-//! Who maps what, when: the processes of the machine, kept by events in the order of their time.
+//! The table of the machine's processes and their mappings, updated by events in the order of their time.
 //!
 //! ```text
 //! FORK  the child shares its parent's mappings until one of them changes
 //! COMM  with the exec bit: all mappings are gone, a new program follows
 //! MMAP2 another piece of executable memory
-//! EXIT  of the last thread: kept for some seconds, samples may be late
+//! EXIT  of the last thread: the process is kept for some seconds, because samples may be late
 //! ```
 //!
-//! Mappings of processes that were there before us are read from `/proc` when they are first needed, once; and again
-//! after the kernel lost events, when what we know may be wrong: those of all processes once a second at most, those of a process with a
-//! sample whose address is not mapped at once. Worker threads read them ([`reading`]). Only samples wait for that
-//! ([`parking`]).
+//! Mappings of processes that existed before flametop are read from `/proc` once, when they are first needed. After the kernel lost
+//! events, our mappings may be wrong, so they are read again. All processes are read again at most once a second. A process is read
+//! again immediately if a sample of it has an address that is not mapped. Worker threads do the reading ([`reading`](super::reading)).
+//! Only samples wait for it ([`parking`](super::parking)).
 
 use crate::collector::sys::kcore;
 use std::collections::VecDeque;
@@ -32,41 +32,41 @@ use crate::collector::wire::perf_records::{Event, Timed, comm_bytes};
 use crate::collector::wire::records::{COMM_LENGTH, Record, UserFrame, comm_text};
 use crate::profile::{FrameId, FrameKind, LabelId, Names, Process, Processes, Tgid, Timestamp, UserId};
 
-/// How many files are remembered as mapped lately.
+/// How many recently mapped files are remembered.
 const MAX_LATELY: usize = 64;
 
-/// How many names of threads are kept before starting again: a hostile program may make many.
+/// How many thread names are kept before the cache is emptied: a hostile program may make many.
 const MAX_COMMS: usize = 65_536;
 
 /// Least time between two readings of a process whose samples have addresses that are not mapped, in nanoseconds.
 const BEFORE_ANOTHER_READING: u64 = 20_000_000;
 
-/// What came of events, besides the table itself.
+/// Effects of events outside the table.
 #[derive(Default, Debug)]
 pub(crate) struct Happened {
     /// Processes that ended, in order.
     pub(crate) exited: Vec<Tgid>,
-    /// The kernel got or lost code.
+    /// Whether kernel code was loaded or unloaded.
     pub(crate) kernel_symbols_changed: bool,
     /// Events that the kernel could not deliver.
     pub(crate) lost: u64,
 }
 
-/// Every living process, and those that ended a moment ago.
+/// All living processes, and processes that ended a moment ago.
 pub(crate) struct ProcessTable {
-    /// The tables shared with the other rooms.
+    /// The name tables, shared with the rest of flametop.
     pub(crate) names: Arc<Names>,
     /// Files that were mapped.
     pub(crate) files: Files,
     /// Frames of kernel addresses, keyed as in [`ProcessState::frames`].
     pub(crate) kernel_frames: FxHashMap<u64, FrameId>,
     pub(super) bounds: Bounds,
-    /// Bytes of all mappings, as counted last, and how often some were forgotten because they were too many.
+    /// Bytes of all mappings, as counted last. `mappings_forgotten` counts how often some were forgotten because there were too many.
     pub(super) mappings_memory: usize,
     /// Bytes of all functions of interpreters, as counted last.
     pub(super) functions_memory: usize,
     pub(super) mappings_forgotten: u64,
-    /// In boxes: a state is 600 bytes, and the map keeps twice as many places as there ever were processes.
+    /// States by process number. They are boxed: a state is 600 bytes, and the map keeps twice as many slots as there ever were processes.
     pub(super) states: FxHashMap<u32, Box<ProcessState>>,
     pub(super) shared: Arc<Processes>,
     pub(super) comms: FxHashMap<[u8; COMM_LENGTH], LabelId>,
@@ -76,14 +76,14 @@ pub(crate) struct ProcessTable {
     /// Sampled processes that are gone but not forgotten: exit time, number, bytes of the command line.
     pub(super) remembered: VecDeque<(u64, u32, usize)>,
     pub(super) remembered_bytes: usize,
-    /// Processes whose main thread is gone and whose others are, by our count, not.
+    /// Processes whose main thread is gone, while our count says that other threads still run.
     pub(super) lingering: Vec<u32>,
     pub(super) distrusted_at: u64,
     /// When events were lost last.
     pub(super) lost_at: u64,
     /// See [`ProcessState::life`].
     pub(super) lives: u64,
-    /// How many outdated frames were let go of.
+    /// How many outdated frames were forgotten.
     pub(super) outdated: usize,
     pub(super) reader: ProcessReader,
     /// Questions that will be asked at the end of this drain.
@@ -93,9 +93,9 @@ pub(crate) struct ProcessTable {
     pub(super) remapped: Remapped,
     /// Bits of code addresses that may be a signature (arm64).
     pub(super) signature: u64,
-    /// Answers that wait for events which happened before them and are not applied yet.
+    /// Answers that wait until earlier events have been applied.
     pub(super) early: Vec<Answer>,
-    /// Processes without a command line whose parent's is on its way: number and life.
+    /// Processes without a command line that wait for their parent's: number and life.
     pub(super) heirs: Vec<(u32, u64)>,
     /// Processes with interpreters that BPF knows.
     pub(crate) runtimes: Runtimes,
@@ -108,7 +108,7 @@ impl ProcessTable {
         ProcessTable::bounded(names, shared, Files::LIMIT * 16)
     }
 
-    /// Returns an empty table for a flametop that may take so many bytes.
+    /// Returns an empty table for a flametop that may take `memory` bytes.
     pub(crate) fn bounded(names: Arc<Names>, shared: Arc<Processes>, memory: usize) -> ProcessTable {
         ProcessTable {
             names,
@@ -158,13 +158,13 @@ impl ProcessTable {
         }
     }
 
-    /// A program of which nothing is known but its name.
+    /// Returns the state of a new program, with only its name known.
     pub(super) fn begin(&mut self, comm: [u8; COMM_LENGTH]) -> ProcessState {
         self.lives += 1;
         ProcessState { life: self.lives, ..ProcessState::new(comm) }
     }
 
-    /// Puts in a process that was there before us.
+    /// Adds a process that existed before flametop.
     pub(crate) fn add_found(&mut self, found: proc::FoundProcess) {
         let young_copy_of = found.is_young_copy.then_some(found.parent);
         let state = ProcessState { threads: found.threads.max(1), young_copy_of, ..self.begin(found.comm) };
@@ -175,7 +175,8 @@ impl ProcessTable {
         );
     }
 
-    /// Returns the label of a thread's name. The user is charged if it is new. For samples: names that only events tell get no label.
+    /// Returns the label of a thread's name. The user is charged if the label is new. Called for samples only: names that appear only in
+    /// events get no label.
     pub(crate) fn label_for(&mut self, user: UserId, comm: [u8; COMM_LENGTH]) -> LabelId {
         if let Some(label) = self.comms.get(&comm) {
             return *label;
@@ -188,7 +189,7 @@ impl ProcessTable {
         label
     }
 
-    /// Applies one event. Events are to come in the order of their time, and before samples that are later.
+    /// Applies one event. Events must come in the order of their time, and before later samples.
     pub(crate) fn apply(&mut self, timed: Timed, happened: &mut Happened) {
         match timed.event {
             Event::Map { tgid, start, end, offset, identity, path } => {
@@ -229,7 +230,7 @@ impl ProcessTable {
         if state.known != Known::Yes {
             state.since.insert(mapping);
         }
-        // What was there before is not known of a process that was not read.
+        // If the process was not read, its earlier mapping at this address is not known.
         if is_changed || state.known != Known::Yes {
             self.remapped.note(tgid, mapping.range());
         }
@@ -243,8 +244,8 @@ impl ProcessTable {
     pub(super) fn exec(&mut self, tgid: u32, comm: [u8; COMM_LENGTH], time: u64) {
         let before = self.states.get(&tgid);
         let sampled = before.is_some_and(|state| state.sampled);
-        // A process of root may have changed its user before it ran the program; only a sample will tell. A process of another user
-        // stays charged to that user until a sample says otherwise.
+        // A process of root may have changed its user before it ran the program. Only a sample will show that. A process of another user
+        // stays charged to that user until a sample shows another user.
         let user = before.map(|state| state.user).filter(|user| *user != UserId(0)).unwrap_or(UNKNOWN_USER);
         let state = ProcessState { known: Known::Yes, read_at: time, user, sampled, ..self.begin(comm) };
         self.runtimes.remove(tgid);
@@ -267,9 +268,9 @@ impl ProcessTable {
             }
             return;
         }
-        // What the parent has by now may be another program's, or gone: the child's own is read at its first sample.
+        // The parent's command line may be another program's by now, or gone. So the child's own is read at its first sample.
         let command_line_known = self.states.get(&parent).is_some_and(|state| state.command_line_known == Known::Yes);
-        // Ask now, while the parent can be read: the child may be gone before its first sample is looked at.
+        // Ask now, while the parent can be read: the child may be gone before its first sample is processed.
         self.want_mappings(parent);
         self.want_command_line(parent);
         self.lives += 1;
@@ -305,7 +306,7 @@ impl ProcessTable {
         if state.leader_gone && state.threads == 0 {
             self.finish(tgid, time, happened);
         } else if tgid == tid {
-            // Either it goes on without its main thread, or a thread was made while /proc was read and our count is wrong.
+            // Either it continues without its main thread, or our count is wrong because a thread was made while /proc was read.
             self.lingering.push(tgid);
         }
     }
@@ -321,12 +322,13 @@ impl ProcessTable {
         happened.exited.push(Tgid(tgid));
     }
 
-    /// Whether a process of this number is there, as far as events tell.
+    /// Whether a process with this number is alive, according to the events.
     pub(crate) fn is_alive(&self, tgid: u32) -> bool {
         self.states.get(&tgid).is_some_and(|state| state.exited.is_none())
     }
 
-    /// After lost events any mapping may be wrong. Once a second at most: reading all of them again costs time.
+    /// Marks all mappings as not known, because events were lost and any mapping may be wrong. Does so at most once a second, because
+    /// reading all of them again costs time.
     pub(super) fn distrust_all(&mut self, time: u64) {
         if time.saturating_sub(self.distrusted_at) < 1_000_000_000 && self.distrusted_at > 0 {
             return;
@@ -338,7 +340,7 @@ impl ProcessTable {
         }
     }
 
-    /// Notes whose a process is. Returns its state if that is new.
+    /// Sets the user of a process. Returns its state if the user has changed.
     pub(super) fn set_user(&mut self, tgid: u32, user: UserId) -> Option<&mut ProcessState> {
         let state = self.states.get_mut(&tgid).filter(|state| state.user != user)?;
         state.user = user;
@@ -346,7 +348,7 @@ impl ProcessTable {
         Some(state)
     }
 
-    /// Prepares a process for a sample of its thread: adds and names it, and asks for what is not known.
+    /// Prepares a process for a sample of its thread: adds and names it, and asks for the facts that are not known.
     pub(crate) fn prepare(&mut self, record: &Record) {
         let (tgid, comm) = (record.tgid, record.comm);
         self.forget_outdated();
@@ -376,8 +378,8 @@ impl ProcessTable {
         state.sampled = true;
     }
 
-    /// Marks the mappings of a sample's process as not known, if events were lost since they were read and an address of the sample is in
-    /// none of them.
+    /// Marks the mappings of a sample's process as not known, if events were lost since they were read and they lack an address of the
+    /// sample.
     fn doubt(&mut self, record: &Record) {
         let lost_at = self.lost_at;
         let Some(state) = self.states.get_mut(&record.tgid).filter(|state| state.known == Known::Yes) else { return };
@@ -403,7 +405,7 @@ impl ProcessTable {
         })
     }
 
-    /// Lets go of frames at whose address other code was made since: the next sample there is of a new frame.
+    /// Forgets cached frames whose JIT code has been replaced. The next sample at such an address gets a new frame.
     pub(super) fn forget_outdated(&mut self) {
         let (names, states) = (&self.names, &mut self.states);
         self.outdated = names.outdated_since(self.outdated, |frame| {
@@ -415,8 +417,8 @@ impl ProcessTable {
         });
     }
 
-    /// What a process may call the file that it had mapped at an address a moment ago: by what we know of it now, and what
-    /// was mapped lately by anybody. It may have unmapped it since, or be gone.
+    /// Returns possible paths of the file that a process had mapped at an address a moment ago: the path of the current mapping, then
+    /// those of all recently mapped files. The process may have unmapped the file since, or be gone.
     pub(crate) fn paths_of(&mut self, tgid: u32, address: u64) -> Vec<Arc<str>> {
         self.want_mappings(tgid);
         let now = self.states.get(&tgid).and_then(|state| state.mappings.find(address)).map(|mapping| mapping.file);
@@ -431,7 +433,7 @@ impl ProcessTable {
         self.states.get(&tgid).is_some_and(|state| state.known == Known::Yes)
     }
 
-    /// The process, and beside it the tables that resolving its frames needs.
+    /// Returns the state of a process and the tables that are needed to resolve its frames.
     pub(crate) fn parts(&mut self, tgid: u32) -> Option<Parts<'_>> {
         let state = self.states.get_mut(&tgid)?;
         let (files, names, kernel_frames) = (&mut self.files, &*self.names, &mut self.kernel_frames);
@@ -439,7 +441,7 @@ impl ProcessTable {
     }
 }
 
-/// The parts of the table that resolving the frames of one process needs.
+/// The parts of the table that are needed to resolve the frames of one process.
 pub(crate) struct Parts<'a> {
     pub(crate) state: &'a mut ProcessState,
     pub(crate) files: &'a mut Files,

@@ -1,4 +1,4 @@
-//! Lets go of what is not needed any more, and keeps everything within its bound.
+//! Forgets data that is no longer needed, and keeps all data within its bounds.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::collector::sys::machine;
 use crate::collector::wire::script::ScriptFrame;
 use crate::profile::{FrameId, Tgid, Timestamp, UserId};
 
-/// How long an exited process is kept for samples that come late: nanoseconds. Far more than a drain takes.
+/// How long an exited process is kept for late samples, in nanoseconds. Far more than a drain takes.
 pub(super) const KEEP_EXITED: u64 = 3_000_000_000;
 /// How many exited processes that had samples stay in the shared table, for their names.
 const MAX_REMEMBERED: usize = 16_384;
@@ -21,11 +21,11 @@ const MAX_REMEMBERED_BYTES: usize = 4 << 20;
 const MAX_EXITED: usize = 16_384;
 /// Addresses in the caches of all processes together: about 24 bytes each.
 const MAX_FRAMES: usize = 1 << 20;
-/// The length that command lines are cut to where all together are too long.
+/// Bytes that are kept of a long command line, if all command lines together are too long.
 const SHORT_COMMAND_LINE: usize = 128;
 
 impl ProcessTable {
-    /// Lets go what is not needed any more. To be called about once a second.
+    /// Forgets data that is no longer needed. To be called about once a second.
     pub(crate) fn tidy(&mut self, now: u64, happened: &mut Happened) {
         for tgid in std::mem::take(&mut self.lingering) {
             let waiting = self.states.get(&tgid).is_some_and(|state| state.leader_gone && state.exited.is_none());
@@ -52,21 +52,21 @@ impl ProcessTable {
         self.tidy_files();
     }
 
-    /// Forgets the processes that ended before this time: no sample needs them.
+    /// Forgets the processes that ended before this time, because no sample needs them.
     pub(crate) fn forget_before(&mut self, time: Timestamp) {
         while self.remembered.front().is_some_and(|(exited, ..)| *exited < time.0) {
             self.forget_oldest();
         }
     }
 
-    /// Forgets the process that is remembered longest.
+    /// Forgets the process that has been remembered longest.
     fn forget_oldest(&mut self) {
         let Some((time, tgid, bytes)) = self.remembered.pop_front() else { return };
         self.remembered_bytes -= bytes;
         self.remove_shared(time, tgid);
     }
 
-    /// Removes files that no process maps, and reads processes again whose refused files would find room now.
+    /// Removes files that no process maps. Then reads processes again if their refused files would find room now.
     pub(super) fn tidy_files(&mut self) {
         if !self.files.is_to_be_swept() {
             return;
@@ -83,7 +83,7 @@ impl ProcessTable {
     }
 
     pub(super) fn forget(&mut self, time: u64, tgid: u32) {
-        // The number may be that of another process by now.
+        // Another process may have this number by now.
         if self.states.get(&tgid).is_none_or(|state| state.exited != Some(time)) {
             return;
         }
@@ -101,7 +101,7 @@ impl ProcessTable {
         self.shared.remove_if(&Tgid(tgid), |_, process| process.exited == Some(Timestamp(time)));
     }
 
-    /// Brings everything within its bound. To be called about once a second.
+    /// Brings all data within its bounds. To be called about once a second.
     pub(super) fn keep_bounds(&mut self) {
         let held = self.states.values().map(|state| state.mappings_memory()).sum::<usize>();
         self.mappings_memory = held;
@@ -136,7 +136,7 @@ impl ProcessTable {
         self.mappings_forgotten += 1;
     }
 
-    /// Starts the caches of frames anew if they are too many together: of the processes that have the most.
+    /// Empties the frame caches of the largest processes, if all caches together have too many frames.
     fn tidy_frames(&mut self) {
         let of_state = |state: &ProcessState| state.frames.len() + state.scripts.places.len() + state.scripts.serving.len();
         let total: usize = self.states.values().map(|state| of_state(state)).sum();
@@ -150,8 +150,8 @@ impl ProcessTable {
         }
     }
 
-    /// Forgets functions of interpreters if all of them together are too long. The user who has the most loses them, in the largest processes:
-    /// otherwise another user's many small processes would take the place of one large one.
+    /// Forgets functions of interpreters if all of them together take too many bytes. The user who has the most loses them, in the largest
+    /// processes first. Otherwise many small processes of another user would push out one large process.
     fn tidy_functions(&mut self) {
         let bytes = |state: &ProcessState| state.scripts.own_bytes();
         let mut of_users: FxHashMap<UserId, usize> = FxHashMap::default();
@@ -166,7 +166,7 @@ impl ProcessTable {
         large.for_each(|state| state.scripts.functions = Arc::default());
     }
 
-    /// Cuts long command lines if all of them together are too long. Forks share those of their parents.
+    /// Cuts long command lines if all of them together are too long. A forked process shares its parent's command line.
     fn cut_command_lines(&mut self) {
         let own = |line: &Arc<str>| line.len() / Arc::strong_count(line).max(1);
         let total: usize = self.shared.iter().map(|process| own(&process.command_line)).sum();

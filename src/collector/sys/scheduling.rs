@@ -53,7 +53,7 @@ mod tests {
         let is_permitted = set_scheduling(libc::SCHED_FIFO, 1);
         set_scheduling(before, 0);
         if !is_permitted {
-            println!("NOT TESTED: no real-time priority is to be had here (CAP_SYS_NICE)");
+            println!("NOT TESTED: real-time priority is not permitted here (CAP_SYS_NICE)");
         }
         let within = if is_permitted { libc::SCHED_FIFO } else { before };
         assert_eq!(undisturbed(scheduling_policy), within);

@@ -1,4 +1,4 @@
-//! Tables that were made before, on disk: making them again costs a second of a CPU for a large browser.
+//! Cache of unwind tables on disk. It saves a second of CPU time for a large browser.
 //!
 //! The name of a cache file is the [`Content`] of its object. A cache file is trusted only if it and its directories belong to us and
 //! nobody else can write to them.
@@ -22,17 +22,17 @@ use crate::object::numbers::{array_at, u16_at, u32_at, u64_at};
 use crate::profile::BuildId;
 use crate::unwind::{Arch, Packed, Page};
 
-/// Changes whenever the converter makes other tables, or the format changes.
+/// Version of the format. Changes whenever the converter makes other tables, or the format changes.
 const VERSION: u32 = 13;
 const MAGIC: [u8; 8] = *b"flametop";
 
-/// When there is more, the files that were not used for longest go.
+/// Most bytes of the cache. Beyond it, the least recently used files are removed.
 const MOST_BYTES: u64 = 512 << 20;
 
-/// No table is larger: 16 million rows and their index.
+/// Most bytes of a table: 16 million rows and their index.
 const LARGEST: u64 = 160 << 20;
 
-/// Identifies the content of an object. Objects with equal content share a table, whoever they belong to.
+/// Identifies the content of an object. Objects with equal content share a table, even if they belong to different users.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Content {
     /// The build id and length of a file that only root can write.
@@ -57,17 +57,17 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// The cache of the user that we run as; `None` where there is no place that can be trusted.
+    /// Returns the cache of the user as whom we run; `None` if no directory can be trusted.
     pub(crate) fn of_user() -> Option<Cache> {
         let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute() && ours(path));
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|path| path.is_absolute() && ours(path));
-        // sudo may leave HOME as it was: to root, that is somebody else's.
+        // sudo may leave HOME unchanged. Then it belongs to another user than root.
         let root = rustix::process::geteuid().is_root().then(|| PathBuf::from("/root")).filter(|path| ours(path));
         let base = base.or_else(|| home.or(root).map(|home| home.join(".cache")))?;
         Cache::at(base.join("flametop").join("unwind"))
     }
 
-    /// A cache in a directory, which is made if need be.
+    /// Returns a cache in a directory, which is created if necessary.
     pub(crate) fn at(directory: PathBuf) -> Option<Cache> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).ok()?;
         let (first, second) = (directory.as_path(), directory.parent()?);
@@ -78,7 +78,7 @@ impl Cache {
         self.directory.join(content.to_string())
     }
 
-    /// The table of an object, if it is there and whole.
+    /// Loads the table of an object, if it is in the cache and undamaged.
     pub(crate) fn load(&self, content: &Content) -> Option<(Layout, Summary)> {
         let path = self.path(content);
         let mut file = File::open(&path).ok()?;
@@ -89,12 +89,12 @@ impl Cache {
         let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).ok()?);
         file.read_to_end(&mut bytes).ok()?;
         let found = decode(&bytes)?;
-        // For the order of what is to go first.
+        // `prune` removes the files in the order of this time.
         let _ = file.set_modified(SystemTime::now());
         Some(found)
     }
 
-    /// Keeps a table. A failure costs time later, nothing else.
+    /// Stores a table. A failure only means that the table has to be made again.
     pub(crate) fn store(&self, content: &Content, layout: &Layout, summary: &Summary) -> io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(&self.directory)?;
         file.write_all(&encode(layout, summary))?;
@@ -102,7 +102,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes what was not used for longest while there is too much.
+    /// Removes the least recently used files until the cache is within its bound.
     pub(crate) fn prune(&self) {
         let Ok(entries) = fs::read_dir(&self.directory) else { return };
         let mut files: Vec<(SystemTime, u64, PathBuf)> = entries
@@ -118,14 +118,14 @@ impl Cache {
             if total <= MOST_BYTES {
                 break;
             }
-            // Somebody else may have been faster.
+            // Another flametop may have removed the file.
             let _ = fs::remove_file(path);
             total -= size;
         }
     }
 }
 
-/// Whether a directory belongs to us, and nobody else may write in it.
+/// Whether a directory belongs to us, and no other user may write in it.
 fn ours(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.is_dir() && is_ours(&metadata))
 }
@@ -183,7 +183,7 @@ impl<'a> EntryReader<'a> {
         u64_at(self.take(8)?, 0)
     }
 
-    /// A count, and so many items of `size` bytes.
+    /// Reads a count, then that number of items of `size` bytes each.
     fn items(&mut self, size: usize) -> Option<std::slice::ChunksExact<'a, u8>> {
         let count = usize::try_from(self.u32()?).ok()?;
         Some(self.take(count.checked_mul(size)?)?.chunks_exact(size))
@@ -225,7 +225,7 @@ fn decode(bytes: &[u8]) -> Option<(Layout, Summary)> {
     reader.rest.is_empty().then_some((Layout { arch, ranges, rows, rules }, Summary::from_numbers(numbers)))
 }
 
-/// For the fuzzer: adds the head and the checksum to a table and reads it. Fails if the table that was read cannot be written again.
+/// For the fuzzer: adds the head and the checksum to a table and reads it. Fails if the written table cannot be read again.
 pub(crate) fn any_table(body: &[u8]) -> Result<(), String> {
     let mut bytes = [&MAGIC[..], &VERSION.to_ne_bytes(), body].concat();
     let mut crc = flate2::Crc::new();

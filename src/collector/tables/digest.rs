@@ -1,6 +1,6 @@
 //! A cryptographic hash of a file, and a reader that returns only bytes that went into the hash.
 //!
-//! Files that users other than root can write share a table only if their bytes are the same. The owner of a file could change it
+//! Files that users other than root can write share a table only if their bytes are the same. But the owner of a file could change it
 //! between hashing and converting. So the hash of each chunk is kept, and each chunk that the converter reads is hashed again:
 //!
 //! ```text
@@ -17,10 +17,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::unwind::ReadAt;
 
-/// Bytes of a chunk. Small enough that reading a header costs little, large enough that the list of hashes is short.
+/// Bytes of a chunk. A smaller chunk would make the list of hashes longer; a larger chunk would make reading a header slower.
 const CHUNK: usize = 64 << 10;
 
-/// Files larger than this get no digest, and share their table with no other file.
+/// Length of the largest files that get a digest. Larger files share their table with no other file.
 pub(super) const LARGEST: u64 = 512 << 20;
 
 /// The hash of a file's bytes and length.
@@ -33,7 +33,7 @@ impl std::fmt::Display for Digest {
     }
 }
 
-/// An image that returns only the bytes of its digest. Reading others fails.
+/// An image that returns only the bytes from which its digest was computed. Reading changed bytes fails.
 pub(super) struct Verified<'a, I: ?Sized> {
     image: &'a I,
     length: u64,
@@ -74,13 +74,13 @@ impl<'a, I: ReadAt + ?Sized> Verified<'a, I> {
         Digest(hash.finalize().into())
     }
 
-    /// Whether reading failed because the image changed. Then the table must not be used for this digest: the converter goes on without a
+    /// Whether reading failed because the image changed. Then the table must not be used for this digest, because the converter skips a
     /// section that it cannot read.
     pub(super) fn has_changed(&self) -> bool {
         self.has_changed.get()
     }
 
-    /// Loads a chunk into `last`. Fails if its bytes are not those of the digest.
+    /// Loads a chunk into `last`. Fails if its bytes have changed since the digest was computed.
     fn load(&self, number: u64, last: &mut (u64, Vec<u8>)) -> io::Result<()> {
         last.0 = u64::MAX;
         let known = self.chunks.get(usize::try_from(number).unwrap_or(usize::MAX)).ok_or(io::ErrorKind::UnexpectedEof)?;

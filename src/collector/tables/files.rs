@@ -1,10 +1,13 @@
-//! Finds what the kernel knows a file by, from what events tell of its mappings. Pure.
+//! Finds the kernel's key of a file from the events of its mappings. Pure.
 //!
-//! Samples name a file by [`ObjectKey`], events of mappings by path and build id, or by device and inode. A build id can be forged. So
-//! one of a file that others than root can write counts only for the processes of the user who ran it: they mislead nobody else.
-//! File systems give the inode number of a removed file to another one, so the generation is compared, too. The file before is kept: samples
-//! of it may still wait for the table of a library. Of mappings that were read from `/proc` no generation is known: they are older than the
-//! files that are known here, and so hold the inode, unless events were lost.
+//! Samples name a file by [`ObjectKey`]. Events of mappings name it by path and build id, or by device and inode.
+//!
+//! A build id can be forged. So if users other than root can write a file, its build id counts only for the processes of the user who ran
+//! it, and misleads no other user.
+//!
+//! File systems give the inode number of a removed file to another file, so the generation is compared too. The previous file is kept,
+//! because samples of it may still wait for the table of a library. Mappings that were read from `/proc` have no known generation. They
+//! are older than the files that are known here, so the inode number still belongs to the mapped file, unless events were lost.
 
 use crate::collector::wire::records::ObjectKey;
 use std::sync::Arc;
@@ -15,12 +18,12 @@ use super::identity::content;
 use crate::collector::wire::perf_records::{Identity, Inode};
 use crate::profile::{BuildId, UserId};
 
-/// Whose processes a build id counts for.
+/// The users whose processes may be found by a build id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum For {
-    /// Everybody's: only root can write the file.
+    /// All users, because only root can write the file.
     All,
-    /// This user's.
+    /// Only this user.
     User(UserId),
 }
 
@@ -28,11 +31,11 @@ enum For {
 #[derive(Default, Debug)]
 pub(super) struct Files {
     by_build_id: FxHashMap<(BuildId, For), (ObjectKey, Arc<str>)>,
-    /// The files that had an inode number one after the other, the newest last.
+    /// The files that have had an inode number, the newest last.
     by_inode: FxHashMap<(u64, u64), Vec<ByInode>>,
 }
 
-/// Most files that are kept of one inode number.
+/// Most files that are kept for one inode number.
 const MOST_OF_INODE: usize = 4;
 
 /// A file that an inode number leads to.
@@ -45,24 +48,24 @@ struct ByInode {
 }
 
 impl ByInode {
-    /// Whether it is the file for certain.
+    /// Whether generation and modification time prove that it is the file.
     fn has_generation_of(&self, inode: Inode) -> bool {
         let known = inode.generation.zip(self.modified);
         known.is_some_and(|(generation, modified)| content(generation, modified) == self.key.generation)
     }
 
-    /// Whether it is taken for the file, if no later one has the inode.
+    /// Whether it counts as the file, provided that no later file has the inode.
     fn is(&self, inode: Inode) -> bool {
         match (inode.generation, self.modified) {
             (Some(_), Some(_)) => self.has_generation_of(inode),
-            // There is no table of a file that was not opened: it does not mislead.
+            // A file that was not opened has no table, so it cannot mislead.
             (Some(_), None) => true,
             (None, _) => self.is_certain,
         }
     }
 }
 
-/// A file, as far as it is known when its table is asked for.
+/// The facts about a file that are known when its table is requested.
 #[derive(Debug)]
 pub(super) struct KnownFile {
     pub(super) key: ObjectKey,
@@ -71,12 +74,12 @@ pub(super) struct KnownFile {
     pub(super) build_id: Option<BuildId>,
     /// Whether only root can write it.
     pub(super) is_hosts: bool,
-    /// As the process that ran it may call it.
+    /// A possible path of the file, as the process that ran it sees it.
     pub(super) path: Arc<str>,
 }
 
 impl Files {
-    /// Bytes held, about.
+    /// Returns the approximate bytes held.
     pub(super) fn memory(&self) -> usize {
         self.by_build_id.capacity() * (size_of::<((BuildId, For), (ObjectKey, Arc<str>))>() + 1)
             + self.by_inode.capacity() * (size_of::<((u64, u64), Vec<ByInode>)>() + 1)
@@ -103,7 +106,7 @@ impl Files {
         match identity {
             Identity::Inode(inode) => {
                 let of_inode = self.by_inode.get(&(inode.device, inode.number))?;
-                // Only the newest is taken for the file where that is not certain.
+                // Without proof, only the newest counts as the file.
                 let newest = || of_inode.last().filter(|known| known.is(inode));
                 of_inode.iter().find(|known| known.has_generation_of(inode)).or_else(newest).map(|known| known.key)
             }
@@ -116,7 +119,7 @@ impl Files {
         }
     }
 
-    /// Removes files for which `stays` is false.
+    /// Keeps the files whose key `stays` accepts, and removes all others.
     pub(super) fn retain(&mut self, stays: impl Fn(&ObjectKey) -> bool) {
         self.by_build_id.retain(|_, (key, _)| stays(key));
         self.by_inode.retain(|_, of_inode| {
@@ -125,7 +128,7 @@ impl Files {
         });
     }
 
-    /// Notes that events were lost: a mapping that is read from `/proc` from now on may be younger than the files that are known.
+    /// Notes that events were lost. A mapping that is read from `/proc` from now on may be younger than the known files.
     pub(super) fn events_were_lost(&mut self) {
         self.by_inode.values_mut().flatten().for_each(|known| known.is_certain = false);
     }

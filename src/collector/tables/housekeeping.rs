@@ -1,7 +1,8 @@
-//! Chores of workers: they give memory back, and prune the cache on disk.
+//! Chores of workers: they release memory to the system, and prune the cache on disk.
 //!
-//! Programs that come and go empty the queue many times a second. To release memory takes a millisecond, and the cache may have thousands of
-//! files, so neither is done each time. The cache is also pruned while tables wait to be made, if many bytes were stored.
+//! When many short programs run, the queue becomes empty many times a second. Releasing memory takes a millisecond, and the cache may have
+//! thousands of files, so the chores are not done each time. If many bytes were stored, the cache is also pruned while tables wait to be
+//! made.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 const RELEASE_EVERY: Duration = Duration::from_secs(2);
 /// Time from one pruning of the cache to the next.
 const PRUNE_EVERY: Duration = Duration::from_secs(30);
-/// Bytes in the cache beyond its bound, at most.
+/// Bytes that are stored at most before the cache is pruned. So the cache never exceeds its bound by more.
 const MOST_UNPRUNED: u64 = 32 << 20;
 
 /// A chore.
@@ -19,13 +20,13 @@ pub(super) enum Chore {
     Release,
     /// Prune the cache.
     Prune,
-    /// Something, after this time.
+    /// A chore follows after this time.
     Later(Duration),
-    /// Nothing.
+    /// No chore.
     Nothing,
 }
 
-/// Work that may be needed, and when it was done.
+/// Schedule of the chores: which are needed, and when each was last done.
 #[derive(Default)]
 pub(super) struct Housekeeping {
     /// Whether tables were made since memory was released.
@@ -37,13 +38,13 @@ pub(super) struct Housekeeping {
 }
 
 impl Housekeeping {
-    /// A table was made, and so many bytes of it were stored.
+    /// Notes that a table was made, and that `stored` bytes went into the cache.
     pub(super) fn note(&mut self, stored: u64) {
         self.worked = true;
         self.stored += stored;
     }
 
-    /// Takes the chore that does not wait until the queue is empty: `true` if the cache is to be pruned now.
+    /// Takes the chore that does not wait until the queue is empty. Returns whether the cache must be pruned now.
     pub(super) fn must_prune(&mut self, now: Instant) -> bool {
         let must = self.stored >= MOST_UNPRUNED;
         if must {

@@ -1,19 +1,19 @@
-//! Finds the file of a mapping that a sample hit, and whether it is the host's.
+//! Finds the file of a mapping that a sample hit, and determines whether it is the host's.
 //!
 //! The kernel names the file by superblock, inode and generation ([`ObjectKey`]). Before we open it, its process can map another file
-//! there. So the file that was opened is compared with all three:
+//! at the same addresses. So the opened file is compared with all three:
 //!
 //! ```text
 //! superblock   st_dev; on btrfs, where st_dev differs, the mount's number in mountinfo, found by the mount's id (statx)
 //! inode        all 64 bits
-//! generation   i_generation (FS_IOC_GETVERSION) mixed with the time of modification, as bpf/lookup/mappings.h does; not compared where the file
-//!              system tells no generation (tmpfs): it never reuses inode numbers
+//! generation   i_generation (FS_IOC_GETVERSION) mixed with the time of modification, as bpf/lookup/mappings.h does; not compared if the
+//!              file system has no generation (tmpfs): it never reuses inode numbers
 //! ```
 //!
-//! overlayfs: the kernel's mapping has the superblock and inode of the layer's file, stat has those of the overlay. Only the lower 32
-//! bits of the inode number are compared (the upper bits may name the layer). A user who mounts an overlay in a user namespace could choose
-//! both numbers. So root must have mounted it: in our own mount namespace, or in that of the process if the initial user namespace owns it
-//! (containers that are not rootless).
+//! overlayfs: the kernel's mapping has the superblock and inode of the layer's file, but stat returns those of the overlay. Only the lower
+//! 32 bits of the inode number are compared (the upper bits may name the layer). A user who mounts an overlay in a user namespace could
+//! choose both numbers. So root must have mounted it in our own mount namespace or in that of the process. The latter counts only if the
+//! initial user namespace owns it (containers that are not rootless).
 
 use crate::collector::sys::machine;
 use crate::collector::wire::records::ObjectKey;
@@ -33,13 +33,13 @@ use crate::object::open::{self, OpenError, OpenFile, Root};
 use crate::profile::Tgid;
 use crate::unwind::FileBytes;
 
-/// Most bytes of a mountinfo that are read: some ten thousand mounts.
+/// Most bytes that are read from a mountinfo: about ten thousand mounts.
 const MOST_MOUNTINFO: u64 = 4 << 20;
 
 /// Why no file was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum NotFound {
-    /// The process is gone, or has another file there. The next sample asks again.
+    /// The process is gone, or has mapped another file at these addresses. The next sample asks again.
     Gone,
     /// The file cannot be used, for this reason.
     Refused(String),
@@ -48,7 +48,7 @@ pub(super) enum NotFound {
 /// A mapping's file, and its path as the process sees it.
 #[derive(Debug)]
 pub(super) struct FoundImage {
-    /// What the kernel knows it by.
+    /// The kernel's key of the file.
     pub(super) key: ObjectKey,
     pub(super) file: OpenFile,
     pub(super) path: Arc<str>,
@@ -56,7 +56,7 @@ pub(super) struct FoundImage {
     pub(super) is_hosts: bool,
 }
 
-/// Returns the path of a job's file. A job may come before the event that names its mapping: then the mapping tells the path.
+/// Returns the path of a job's file. A job may come before the event that names its mapping. Then the path is read from the mapping.
 pub(super) fn path_of(job: &Job) -> Arc<str> {
     let asked = || {
         let (job, place) = (job.clone(), FailureDomain::process(job.tgid));
@@ -72,8 +72,8 @@ fn link_of(job: &Job) -> Option<Arc<str>> {
     Some(link.to_string_lossy().into())
 }
 
-/// Finds the file of a mapping: through the mapping itself or, if the process has unmapped it or is gone, by its possible paths. May
-/// wait.
+/// Finds the file of a mapping through the mapping itself. If the process has unmapped it or is gone, tries the possible paths of the file.
+/// May wait.
 pub(super) fn find(job: &Job) -> Result<FoundImage, NotFound> {
     let (start, end) = job.mapping;
     let mut refused = None;
@@ -88,7 +88,7 @@ pub(super) fn find(job: &Job) -> Result<FoundImage, NotFound> {
         Err(why @ (OpenError::NotRegular | OpenError::NotStorage)) => refused = Some(why.to_string()),
         Err(_) => {}
     }
-    // The process may end at any moment. Our own paths are used only if it saw the same files as we do.
+    // The process may end at any moment, so our own paths are tried too, but only if the process saw the same files as we do.
     let roots = [Some(Root::Process(Tgid(job.tgid))), (job.files == open::own_files()).then_some(Root::Own)];
     let paths = || job.paths.iter().filter(|path| path.starts_with('/') && !path.ends_with(" (deleted)"));
     for (root, path) in roots.iter().flatten().flat_map(|root| paths().map(move |path| (root, path))) {
@@ -106,7 +106,7 @@ fn found(file: OpenFile, key: ObjectKey, path: Arc<str>) -> FoundImage {
     FoundImage { key, file, path, is_hosts }
 }
 
-/// Returns what the kernel knows an open file by, if it is the one that the job seeks. Fails if that cannot be known.
+/// Returns the kernel's key of an open file, if it is the file that the job seeks. Fails if that cannot be known.
 fn identify(file: &OpenFile, job: &Job) -> Result<Option<ObjectKey>, String> {
     match job.sought {
         Sought::Sampled(key) => is_it(file, key, job.tgid).map(|is_it| is_it.then_some(key)),
@@ -114,8 +114,8 @@ fn identify(file: &OpenFile, job: &Job) -> Result<Option<ObjectKey>, String> {
     }
 }
 
-/// Returns what the kernel knows an open file by, if it is the one that an event of a mapping named. `None` also where that cannot be
-/// found out: on remote file systems and overlays, and if neither the file system nor the event tells the generation.
+/// Returns the kernel's key of an open file, if it is the file that an event of a mapping named. Also returns `None` if that cannot be
+/// determined: on remote file systems and overlays, and if neither the file system nor the event has the generation.
 fn key_of(file: &OpenFile, identity: Identity, tgid: u32) -> Option<ObjectKey> {
     let (near, facts) = (file.opened.near()?, &file.facts);
     if rustix::fs::fstatfs(near).ok()?.f_type as u64 & 0xffff_ffff == OVERLAYFS {
@@ -134,7 +134,7 @@ fn key_of(file: &OpenFile, identity: Identity, tgid: u32) -> Option<ObjectKey> {
     Some(ObjectKey::new(device, facts.inode, content(generation, facts.modified)))
 }
 
-/// Returns whether an open file is the one that the kernel named. Fails if that cannot be known.
+/// Returns whether an open file is the file that the kernel named. Fails if that cannot be known.
 fn is_it(file: &OpenFile, key: ObjectKey, tgid: u32) -> Result<bool, String> {
     let facts = &file.facts;
     let Some(near) = file.opened.near() else {
@@ -146,7 +146,7 @@ fn is_it(file: &OpenFile, key: ObjectKey, tgid: u32) -> Result<bool, String> {
         let is_overlay = rustix::fs::fstatfs(near).is_ok_and(|about| about.f_type as u64 & 0xffff_ffff == OVERLAYFS);
         return match is_overlay && facts.inode as u32 == key.inode as u32 {
             true if is_mounted_by_root(superblock.unwrap_or(facts.device), tgid) => Ok(true),
-            true => Err("it is on an overlay that a user has mounted: which file is mapped cannot be verified".to_owned()),
+            true => Err("it is on an overlay that a user has mounted: the mapped file cannot be verified".to_owned()),
             false => Ok(false),
         };
     }
@@ -162,7 +162,7 @@ pub(super) fn content(generation: u32, (seconds, nanoseconds): (i64, u32)) -> u3
     generation ^ (time.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
-/// Returns the number of the file's superblock that mappings have. If it is the expected one, that is known without a look at the mounts.
+/// Returns the number of the file's superblock, as mappings contain it. If the number equals `expected`, the mounts are not read.
 fn superblock(file: &OpenFile, near: &File, expected: Option<u64>, tgid: u32) -> Option<u64> {
     if Some(file.facts.device) == expected || rustix::fs::major(file.facts.device) != 0 {
         return Some(file.facts.device);
@@ -177,7 +177,7 @@ fn read_mounts(path: &str) -> String {
     File::open(path).map(read_all).unwrap_or_default()
 }
 
-/// The text of a mountinfo. After an error the part that was read is used.
+/// Returns the text of a mountinfo. After an error, the part that was read is used.
 fn read_all(file: File) -> String {
     let mut text = Vec::new();
     let _ = file.take(MOST_MOUNTINFO).read_to_end(&mut text);
@@ -211,10 +211,10 @@ fn has_overlay(mounts: &str, device: u64) -> bool {
     mounts.lines().any(|line| line.contains(" - overlay ") && device_in(line) == Some(device))
 }
 
-/// The mounts of a process whose mount namespace is one of root's. `None` if it is not, or changes meanwhile.
+/// Returns the mounts of a process, if root owns its mount namespace. `None` if root does not, or if the namespace changes meanwhile.
 ///
-/// Users can only move to a mount namespace of their own, and cannot move back. So the namespace is checked before and after its mounts are
-/// read. The directory of the process stays open: another process with the same number has another directory.
+/// Users can only move to a mount namespace that they own, and cannot move back. So the namespace is checked before and after its mounts
+/// are read. The directory of the process stays open, because another process with the same number has another directory.
 fn mounts_of_root(tgid: u32) -> Option<String> {
     let process = File::open(format!("/proc/{tgid}")).ok()?;
     let open = |name: &str| {

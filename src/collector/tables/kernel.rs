@@ -1,8 +1,8 @@
-//! Tables in the kernel: words into segments, objects into their places, files to objects.
+//! Puts tables into the kernel's maps: the words into segments, the objects into their places, and the links from files to objects.
 //!
 //! Memory that BPF may be reading is never changed. A table is added in this order: words, object, file. It is taken out in the reverse
-//! order: the file is deleted, then the object's serial becomes 0. Its room is reused only when no program that saw it can still be
-//! running ([`Kernel::collect`]). Until then it counts as held by the user who is charged for it.
+//! order: the file is deleted, then the object's serial becomes 0. Its room is reused only when no BPF program that saw it can still be
+//! running ([`Kernel::collect`]). Until then the room counts as held by the user who is charged for it.
 //!
 //! The segments never take more than [`Kernel::new`] allows. An object that finds no room is refused, and the caller waits. All users
 //! other than root together hold at most half of the segments' bytes and half of the places.
@@ -32,7 +32,7 @@ pub(crate) const MAX_OBJECTS: u32 = 16_384;
 /// `sizeof(struct object)`.
 const OBJECT: usize = 16 + 16 * MAX_RANGES;
 
-/// The bit beside the number of ranges that says that a better table follows: `OBJECT_IS_PARTIAL`.
+/// A bit in the number of ranges. It means that a better table follows: `OBJECT_IS_PARTIAL`.
 const IS_PARTIAL: u16 = 0x8000;
 
 /// Bytes of a segment.
@@ -40,14 +40,14 @@ pub(crate) const SEGMENT_BYTES: u32 = SEGMENT_WORDS * 4;
 
 /// Words of a segment that are mapped together: 16 KiB.
 const VIEW_WORDS: u32 = 1 << 12;
-/// Most parts that are mapped at a time: 16 MiB. A process may have looked up rules in many tables.
+/// Most parts of segments that are mapped at a time: 16 MiB. Lookups for one process may use many tables.
 const MAX_VIEWS: usize = 1024;
 
-/// How long a program that has begun to walk may take, and much more: it runs for microseconds, with interrupts off, but a
-/// virtual CPU may be stopped in between.
+/// Time until the room of a removed table is reused. It is far longer than a BPF program takes to walk: the program runs for
+/// microseconds, with interrupts off, but a virtual CPU may be stopped in between.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Where the pages of a range of code are indexed: `struct object_range`.
+/// A range of code and the place of its page index: `struct object_range`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct IndexedRange {
     first_page: u32,
@@ -62,7 +62,7 @@ pub(crate) struct Placed {
     serial: u32,
     extents: Vec<Extent>,
     ranges: Vec<IndexedRange>,
-    /// Where its rules are.
+    /// The place of its rules.
     rules: Option<Extent>,
     /// The user who is charged.
     user: UserId,
@@ -107,29 +107,29 @@ impl From<io::Error> for NotPlaced {
     }
 }
 
-/// The maps of bpf/lookup/tables.h, and what is in them.
+/// The maps of bpf/lookup/tables.h, and an account of their contents.
 pub(crate) struct Kernel {
     segments: MapHandle,
     objects: MapHandle,
     files: MapHandle,
     /// The values of `segments`; `None` where there is no segment.
     values: Vec<Option<MapHandle>>,
-    /// Parts of the same that are mapped for reading, by segment and number of the part: see [`Kernel::forget_views`].
+    /// Parts of the segments that are mapped for reading, by segment and number of the part: see [`Kernel::forget_views`].
     views: FxHashMap<(u32, u32), MappedWords>,
     pool: Pool,
     /// Most bytes that the segments may take.
     bound: u64,
-    /// Held by all users other than root.
+    /// Bytes and places that all users other than root hold.
     others: Held,
     free_slots: Vec<u32>,
     next_slot: u32,
     serial: u32,
-    /// Taken out of sight, and when.
+    /// Objects that were taken out and whose room is not free yet, each with the time.
     leaving: Vec<(Instant, Placed)>,
 }
 
 impl Kernel {
-    /// Manages the maps of a loaded program. Segments take at most `bound` bytes, but there may always be two.
+    /// Manages the maps of a loaded program. Segments take at most `bound` bytes, but two segments are always allowed.
     pub(crate) fn new(segments: MapHandle, objects: MapHandle, files: MapHandle, bound: u64) -> Kernel {
         let most = (bound / u64::from(SEGMENT_BYTES)).clamp(2, u64::from(MAX_SEGMENTS)) as u32;
         Kernel {
@@ -148,7 +148,7 @@ impl Kernel {
         }
     }
 
-    /// Puts a table into the kernel. No file leads to it yet. `user` is charged. `is_partial`: a better one follows.
+    /// Puts a table into the kernel. No file leads to it yet. `user` is charged. `is_partial`: a better table follows.
     pub(crate) fn put(&mut self, layout: &Layout, user: UserId, is_partial: bool) -> Result<Placed, NotPlaced> {
         if user != UserId(0) && !self.others_may_hold(layout.bytes() as u64) {
             return Err(NotPlaced::Full);
@@ -184,7 +184,7 @@ impl Kernel {
         self.others
     }
 
-    /// Counts the bytes and the place of `placed` as held, or as given back.
+    /// Adds the bytes and the slot of `placed` to the account of users other than root, or subtracts them.
     fn charge(&mut self, placed: &Placed, is_taken: bool) {
         if placed.user == UserId(0) {
             return;
@@ -196,7 +196,7 @@ impl Kernel {
         };
     }
 
-    /// An object without unwind information: code of it is walked by guessing, and not asked for again.
+    /// Puts in an object without unwind information. Its code is walked by guessing, and no sample requests its table again.
     pub(crate) fn put_nothing(&mut self, user: UserId) -> Result<Placed, NotPlaced> {
         let arch = Arch::OWN;
         self.put(&Layout { arch, ranges: Vec::new(), rows: Vec::new(), rules: Vec::new() }, user, false)
@@ -230,7 +230,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Room for bytes, and the bytes in it.
+    /// Takes room for bytes, and writes the bytes there.
     fn store(&mut self, bytes: &[u8], placed: &mut Placed) -> Result<Extent, NotPlaced> {
         let words = u32::try_from(bytes.len().div_ceil(4)).map_err(|_| NotPlaced::Full)?;
         let extent = self.pool.take(words).ok_or(NotPlaced::Full)?;
@@ -258,7 +258,7 @@ impl Kernel {
         Ok(slot.insert(value))
     }
 
-    /// Returns the rule at an offset in an object's file: what `search_rule` of bpf/lookup/tables.h finds there.
+    /// Returns the rule at an offset in an object's file, like `search_rule` of bpf/lookup/tables.h.
     pub(crate) fn rule(&mut self, placed: &Placed, offset: u64) -> Packed {
         self.search_rule(placed, offset).unwrap_or(Packed::GAP)
     }
@@ -271,7 +271,7 @@ impl Kernel {
         let first = self.word(range.index.segment, index)?;
         let rest = self.word(range.index.segment, index + 1)?.to_ne_bytes();
         let (count, segment) = (u32::from(u16_at(&rest, 0)?), u32::from(u16_at(&rest, 2)?));
-        // The last row that does not begin behind the offset.
+        // Finds the last row that begins at or before the offset.
         let in_page = (offset % u64::from(PAGE)) as u32;
         let (mut from, mut to) = (first, first.checked_add(count)?);
         while to - from > 1 {
@@ -311,7 +311,7 @@ impl Kernel {
         self.views = FxHashMap::default();
     }
 
-    /// From now on this file's code is walked by that table.
+    /// Links a file to an object. From now on, the file's code is walked with the object's table.
     pub(crate) fn name(&self, key: ObjectKey, placed: &Placed) -> Result<(), NotPlaced> {
         let mut place = [0; 8];
         let (slot, serial) = place.split_at_mut(4);
@@ -320,7 +320,7 @@ impl Kernel {
         Ok(undisturbed(|| self.files.update(&key.bytes(), &place, MapFlags::ANY))?)
     }
 
-    /// Takes an object out of sight.
+    /// Removes an object from the maps, so that BPF no longer finds it. Its room is freed later, by [`Kernel::collect`].
     pub(crate) fn take_out(&mut self, keys: &[ObjectKey], placed: Placed) {
         for key in keys {
             // It may never have been named.
@@ -340,13 +340,13 @@ impl Kernel {
         let _ = undisturbed(|| self.files.delete(&key.bytes()));
     }
 
-    /// Frees the room of objects that were taken out long enough ago, and gives empty segments back to the kernel.
+    /// Frees the room of objects that were taken out at least [`GRACE`] ago, and returns empty segments to the kernel.
     pub(crate) fn collect(&mut self) {
         let gone: Vec<_> = self.leaving.extract_if(.., |(since, _)| since.elapsed() > GRACE).collect();
         let is_any = !gone.is_empty();
         gone.into_iter().for_each(|(_, placed)| self.give_back(placed));
         for number in if is_any { self.pool.release() } else { Vec::new() } {
-            // No object is in it any more. The kernel frees it when the last program that may have seen it has ended.
+            // The segment holds no object any more. The kernel frees it when the last program that may have seen it has ended.
             let _ = undisturbed(|| self.segments.delete(&number.to_ne_bytes()));
             self.values.iter_mut().skip(number as usize).take(1).for_each(|value| *value = None);
             self.views.retain(|(segment, _), _| *segment != number);
@@ -376,7 +376,7 @@ impl Kernel {
         self.next_slot - self.free_slots.len() as u32
     }
 
-    /// Bytes of tables in the kernel, and bytes of the segments that they are in.
+    /// Returns the bytes of tables in the kernel, and the bytes of the segments that hold them.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         (self.pool.used_bytes(), u64::from(self.pool.segments()) * u64::from(SEGMENT_BYTES))
     }
@@ -387,7 +387,7 @@ impl Kernel {
     }
 }
 
-/// The index of a range, in the kernel's words: places in the object become places in segments.
+/// Returns the index of a range in the kernel's format: places within the object become places in segments.
 fn index_of(range: &Range, rows: &[Extent]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(range.pages.len() * size_of::<Page>());
     for page in &range.pages {

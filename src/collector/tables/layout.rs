@@ -1,7 +1,7 @@
-//! A table in the form that the kernel's walk reads, counted from the begin of the file. Pure.
+//! Lays out a table in the form that the kernel's walk reads, by offset in the file. Pure.
 //!
-//! Unwind information counts in ELF addresses; a mapping tells offsets in the file. Each executable segment has its own
-//! distance between the two, so a range of pages is cut at the borders of segments and moved: the walk needs no bias.
+//! Unwind information uses ELF addresses; a mapping has offsets in the file. Each executable segment has its own distance between the
+//! two. So a range of pages is cut at the borders of segments and moved, and the walk needs no bias.
 
 use crate::unwind::table::paged::PAGE;
 use crate::unwind::{Arch, Code, Packed, Page, Paged, Table};
@@ -12,12 +12,12 @@ pub(crate) const MAX_RANGES: usize = 8;
 /// Most pages of one range: its index is in one segment, two words a page. 256 MiB of code.
 const MAX_PAGES: usize = 1 << 18;
 
-/// Code of an object in a row.
+/// A contiguous range of an object's code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Range {
     /// Offset in the file, in pages of [`PAGE`] bytes.
     pub(crate) first_page: u32,
-    /// Where the rows of each page are: `segment` counts from the object's first.
+    /// The place of each page's rows. `segment` counts from the object's first segment.
     pub(crate) pages: Vec<Page>,
 }
 
@@ -33,8 +33,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Lays out a table. Code for which there is no room (more ranges than there can be, offsets beyond 4 GiB, segments
-    /// whose addresses do not fit their offsets) is left out: it is a gap.
+    /// Lays out a table. Code that finds no room becomes a gap: more ranges than [`MAX_RANGES`], offsets beyond 4 GiB, or segments whose
+    /// addresses do not fit their offsets.
     pub(crate) fn new(table: &Table) -> Layout {
         let paged = Paged::new(table);
         let mut ranges: Vec<Range> = Vec::new();
@@ -46,7 +46,7 @@ impl Layout {
             }
         }
         ranges.sort_by_key(|range| range.first_page);
-        // Two segments may share a page: their own bytes differ, and rows of both cannot be in one page.
+        // Two segments may share a page. Their bytes differ, and one page cannot hold the rows of both.
         let mut end = 0u32;
         for range in &mut ranges {
             let before = end.saturating_sub(range.first_page);
@@ -55,7 +55,7 @@ impl Layout {
             end = end.max(range.first_page.saturating_add(range.pages.len() as u32));
         }
         ranges.retain(|range| !range.pages.is_empty());
-        // The largest ones, if there are too many.
+        // If there are too many ranges, the largest stay.
         if ranges.len() > MAX_RANGES {
             ranges.sort_by_key(|range| std::cmp::Reverse(range.pages.len()));
             ranges.truncate(MAX_RANGES);
@@ -64,7 +64,7 @@ impl Layout {
         Layout { arch: table.arch, ranges, rows: paged.segments, rules: table.rules.clone() }
     }
 
-    /// Bytes in the kernel.
+    /// Returns the bytes that the table takes in the kernel.
     pub(crate) fn bytes(&self) -> usize {
         let pages: usize = self.ranges.iter().map(|range| range.pages.len()).sum();
         let rows: usize = self.rows.iter().map(Vec::len).sum();
@@ -72,10 +72,10 @@ impl Layout {
     }
 }
 
-/// The pages of a range that are about a segment, by offset in the file.
+/// Returns the pages of a range that belong to a segment, by offset in the file.
 fn cut(start: u64, pages: &[Page], code: &Code) -> Option<Range> {
     let page = u64::from(PAGE);
-    // The ABI wants address and offset alike within pages of memory, which are larger than ours.
+    // The ABI requires that address and offset are equal modulo the page size of memory, which is larger than our page.
     if code.address % page != code.offset % page {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The threads that make tables, from a job to the table that is put into the kernel.
+//! The worker threads that make tables, from a job to the table in the kernel.
 
 use crate::allocator;
 use crate::collector::sys::machine;
@@ -31,27 +31,27 @@ use crate::object::open::{self, Root};
 use crate::profile::{BuildId, Tgid, UserId};
 use crate::unwind::{self, Arch, Beside, Code, Control, Ended, FileBytes, OnDisk, ReadAt, Step, Table};
 
-/// A table has at most as many bytes as its file takes on its disk, or this many if that is more. Tables of real programs and libraries
-/// have 3 to 7 % of the bytes of their file (libc, bash, git, gdb, librustc_driver, libLLVM; measured with `flametop unwind-check`: rows
-/// times bytes per row).
+/// Most bytes of a small file's table. The table of a larger file has at most as many bytes as the file takes on its disk. Tables of real
+/// programs and libraries have 3 to 7 % of the bytes of their file (libc, bash, git, gdb, librustc_driver, libLLVM; measured with
+/// `flametop unwind-check`: rows times bytes per row).
 const MOST_BYTES_OF_SMALL: u64 = 64 << 10;
 
-/// Code without unwind information that is analysed before the first table is put into the kernel. That takes at most a second, and samples
-/// wait so long. What is guessed meanwhile in the gaps of a first table may leave out callers.
+/// Most bytes of code without unwind information that are analysed before the first table is put into the kernel. The analysis takes at
+/// most a second, and samples wait that long. If a first table is loaded earlier, the walk guesses in its gaps and may miss callers.
 const LITTLE_CODE: u64 = 1 << 20;
 
-/// CPU time of a conversion after which it ends if its process is gone, and after which it ends in any case: the code that was not
-/// analysed by then stays a gap. Chromium without unwind information takes 24 s for 225 MiB of code.
+/// CPU time after which a conversion ends if its process is gone (`LONG_WORK`), and after which it ends in any case (`MOST_WORK`). Code
+/// that was not analysed by then stays a gap. Chromium without unwind information takes 24 s for 225 MiB of code.
 const LONG_WORK: Duration = Duration::from_secs(1);
 const MOST_WORK: Duration = Duration::from_secs(60);
 
-/// CPU time after which the user of a conversion is charged.
+/// CPU time between two charges to the user of a conversion.
 const CHARGED_EVERY: Duration = Duration::from_millis(20);
 
-/// Time until a file is tried again whose user has no room for its table.
+/// Time until a file is tried again, if its user has no room for its table.
 const FULL: Duration = Duration::from_secs(5);
 
-/// Makes tables until the worker is told to stop, or there are enough others.
+/// Makes tables until the workers must stop, or until there are enough other workers.
 pub(super) fn work(shared: &SharedTables) {
     let waits = Waits::default();
     waits.follow_this_thread();
@@ -92,12 +92,12 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
-/// Waits for the next job; `None` when it is time to stop. Does the chores while the queue is empty.
+/// Waits for the next job; `None` if the worker must stop. Does the chores while the queue is empty.
 fn next_job(shared: &SharedTables, waits: &Waits) -> Option<(JobId, Job)> {
     let mut inner = shared.lock();
     loop {
         let now = Instant::now();
-        // One that was left behind has come back, and another has taken its place.
+        // A worker that was left behind has come back, but another worker has taken its place.
         let is_one_too_many = inner.threads.saturating_sub(inner.crew.left(now)) > WORKERS;
         if inner.stop || is_one_too_many {
             inner.threads = inner.threads.saturating_sub(1);
@@ -142,12 +142,12 @@ enum Outcome {
     Made(Box<Finished>),
     /// The kernel had a table with the same content already.
     Named(UserId),
-    /// The table could not be made now: of this file, if it is known.
+    /// The table could not be made now. Has the key of the file, if it is known, and the time until the next attempt.
     Later(UserId, Option<ObjectKey>, Duration),
     Refused(std::sync::Arc<str>, String),
 }
 
-/// Returns what is asked for the file of a job.
+/// Returns the failure domain in which the file of a job is read.
 fn place_of(job: &Job) -> FailureDomain {
     match job.sought {
         Sought::Sampled(key) => key.place(),
@@ -158,7 +158,7 @@ fn place_of(job: &Job) -> FailureDomain {
     }
 }
 
-/// `charged` is the CPU time that a user was charged for already.
+/// Makes the table for a job. Adds to `charged` the CPU time that a user was already charged for.
 fn make_for(shared: &SharedTables, job: &Job, stored: &mut u64, charged: &Cell<Duration>) -> Outcome {
     let opened = {
         let job = job.clone();
@@ -183,7 +183,7 @@ fn make_for(shared: &SharedTables, job: &Job, stored: &mut u64, charged: &Cell<D
         path: found.path.clone(),
     };
     if job.sought.key().is_none() && !shared.lock().begin(key) {
-        // Another job makes it, or has made it.
+        // Another job makes the table, or has made it.
         shared.lock().add_file(known(), job.user);
         return Outcome::Named(user);
     }
@@ -217,7 +217,7 @@ fn make_for(shared: &SharedTables, job: &Job, stored: &mut u64, charged: &Cell<D
 /// The error when a file's bytes changed between digest and conversion.
 struct Changed;
 
-/// A table and the content that identifies it; `None` if the kernel had it already.
+/// A table and the content that identifies it; `None` if the kernel already had the table.
 type Known = Option<(Option<Content>, Made)>;
 
 struct Maker<'a> {
@@ -226,9 +226,9 @@ struct Maker<'a> {
     found: &'a FoundImage,
     id: Option<BuildId>,
     image: FileBytes,
-    /// Whether the last conversion was not stopped.
+    /// Whether the last conversion ran to its end.
     is_whole: Cell<bool>,
-    /// CPU time that the user was charged for already.
+    /// CPU time that the user was already charged for.
     charged: &'a Cell<Duration>,
 }
 
@@ -251,7 +251,7 @@ impl Maker<'_> {
         Ok(Some((content, made)))
     }
 
-    /// Makes the table of any other file. All its bytes identify it, or the file itself does.
+    /// Makes the table of any other file. All bytes of the file identify the table, or else the file itself does.
     fn of_anybody(&self, stored: &mut u64) -> Result<Known, Changed> {
         let facts = &self.found.file.facts;
         let root = Root::Process(Tgid(self.job.tgid));
@@ -272,7 +272,7 @@ impl Maker<'_> {
         if verified.has_changed() {
             return Err(Changed);
         }
-        // A separate debug file may cover more code. A table made with it counts for this file alone.
+        // A separate debug file may cover more code. A table made with a debug file counts for this file alone.
         let is_poor = made.as_ref().map_or(true, |(_, summary)| !is_well_covered(summary));
         if is_poor && unwind::has_separate_file(&beside) {
             return Ok(Some((None, self.make(&self.image, &beside))));
@@ -281,7 +281,7 @@ impl Maker<'_> {
         Ok(Some((Some(content), made)))
     }
 
-    /// Makes a table. What is there earlier is put into the kernel meanwhile.
+    /// Makes a table. Each partial table goes into the kernel at once.
     fn make(&self, image: &(impl ReadAt + ?Sized), beside: &dyn Beside) -> Made {
         let user = if self.found.is_hosts { ROOT } else { self.job.user };
         let work = Work::begin(self.shared, self.job, self.found.key, user);
@@ -310,7 +310,7 @@ impl Maker<'_> {
 
     fn cached(&self, content: &Content, beside: &dyn Beside) -> Option<(Layout, Summary)> {
         let cached = self.shared.cache.as_ref()?.load(content)?;
-        // Where much code is not covered, a debug file that covers more may have been installed since.
+        // If much code is not covered, a debug file that covers more may have been installed since.
         let is_enough = cached.1.separate || is_well_covered(&cached.1) || !unwind::has_separate_file(beside);
         if !is_enough {
             return None;
@@ -323,7 +323,7 @@ impl Maker<'_> {
         let Ok((layout, summary)) = made else { return };
         let is_small = in_proportion(layout, self.found.file.facts.stored).is_ok();
         if let (Some(cache), Some(content), true) = (&self.shared.cache, content, is_small && self.is_whole.get()) {
-            // An error does no harm: the next run makes the table again.
+            // An error does no harm, because the next run makes the table again.
             if cache.store(&content, layout, summary).is_ok() {
                 *stored += layout.bytes() as u64;
             }
@@ -335,20 +335,16 @@ fn is_well_covered(summary: &Summary) -> bool {
     summary.covered >= summary.text / 10 * 9
 }
 
-/// Refuses a table that is larger than its file: such a file was written to waste memory.
+/// Refuses a table that is larger than its file, because such a file was written to waste memory.
 fn in_proportion(layout: &Layout, stored: u64) -> Result<(), String> {
     let (bytes, most) = (layout.bytes() as u64, stored.max(MOST_BYTES_OF_SMALL));
     if bytes <= most {
         return Ok(());
     }
-    Err(format!(
-        "its unwind table would take {} kB, more than the {} kB that a file of its size may have",
-        bytes / 1000,
-        most / 1000
-    ))
+    Err(format!("its unwind table would take {} kB; the limit for a file of its size is {} kB", bytes / 1000, most / 1000))
 }
 
-/// The debug files of a host's file. Only those count that only root can write, too.
+/// The debug files of a host's file. Only debug files that only root can write count.
 struct OfHost {
     directory: Option<PathBuf>,
     id: Option<BuildId>,
@@ -374,8 +370,8 @@ impl Beside for OfHost {
     }
 }
 
-/// Makes a table in steps. `publish` gets those that are not the last: what unwind information says is there at once, what is proved from
-/// machine code follows.
+/// Makes a table in steps. `publish` gets every table except the last. The first table contains the unwind information; later tables add
+/// rules that were proved from machine code.
 fn make(
     image: &(impl ReadAt + ?Sized),
     beside: &dyn Beside,
@@ -387,7 +383,7 @@ fn make(
     let mut step = |step: Step<'_>| {
         last = finish_table(step.table);
         work.code.borrow_mut().clone_from(&step.table.code);
-        // The last one is returned. A little code is analysed sooner than two tables are put into the kernel.
+        // The last table is returned. If little code is left, analysing it takes less time than putting two tables into the kernel.
         if step.left > LITTLE_CODE
             && let Ok((layout, summary)) = &last
         {
@@ -399,7 +395,7 @@ fn make(
     last
 }
 
-/// The work of a job: what its conversion asks, and the CPU time that its user was charged for.
+/// The work of a job: decides whether its conversion continues, and counts the CPU time that its user was charged for.
 pub(super) struct Work<'a> {
     shared: &'a SharedTables,
     job: &'a Job,
@@ -409,7 +405,7 @@ pub(super) struct Work<'a> {
     begun: Duration,
     since: Instant,
     charged: Cell<Duration>,
-    /// The object's code, from the first table on.
+    /// The object's code; empty until the first table is made.
     code: RefCell<Vec<Code>>,
 }
 
@@ -423,13 +419,14 @@ impl Work<'_> {
         cpu_time().saturating_sub(self.begun)
     }
 
-    /// Charges the user for the time since the last charge. If the user's time is used up, waits until there is some, so that a long
-    /// conversion takes its share only. Returns whether the conversion should continue: at least one worker never waits, and at most one waits
-    /// for a user other than root.
+    /// Charges the user for the time since the last charge. Returns whether the conversion should continue.
+    ///
+    /// If the user's time is used up, waits until there is some, so that a long conversion takes only its share. At least one worker never
+    /// waits, and at most one waits for a user other than root. If no further worker may wait, the conversion must end.
     pub(super) fn charge(&self, spent: Duration) -> bool {
         let mut inner = self.shared.lock();
         inner.queue.charge(self.user, spent.saturating_sub(self.charged.replace(spent)));
-        // What is saved up is for first tables. A long conversion takes its rate from the begin on.
+        // Saved CPU time is meant for first tables. So a long conversion is limited to the rate from its beginning.
         let may_go_on = |inner: &mut Inner| {
             let earned = LONG_WORK + self.since.elapsed().mul_f64(RATE);
             spent <= earned && inner.queue.has_time(self.user, Instant::now())
@@ -451,8 +448,8 @@ impl Work<'_> {
 }
 
 impl Control for Work<'_> {
-    /// Ends when flametop does; when the conversion has taken [`MOST_WORK`]; and earlier, if the process is gone for which a long one was
-    /// begun.
+    /// Returns whether the conversion should continue. It ends when flametop ends, and after [`MOST_WORK`]. It ends after [`LONG_WORK`] if
+    /// the process that needed the table is gone.
     fn keep_going(&self) -> bool {
         let spent = self.spent();
         if spent.saturating_sub(self.charged.get()) < CHARGED_EVERY {
@@ -476,7 +473,7 @@ impl Control for Work<'_> {
 pub(super) fn finish_table(table: &Table) -> Made {
     let own = Arch::OWN;
     if table.arch != own {
-        return Err("built for another machine".to_string());
+        return Err("built for another CPU architecture".to_string());
     }
     let layout = Layout::new(table);
     let summary = Summary::of(table, &layout);

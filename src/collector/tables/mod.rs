@@ -1,4 +1,4 @@
-//! Which objects have a table in the kernel, and how others get one.
+//! Loads unwind tables into the kernel when samples need them, and evicts tables when room is short.
 //!
 //! ```text
 //! wish of a sample ─► known? ─ no ─► queue by user ─► worker: open ─► whose is it? ─► made before, here or on disk? ─► convert ─┐
@@ -6,19 +6,21 @@
 //!                        └ yes: made already, being made, or known to have none       `files` ◄─ kernel, if there is room ◄─┘
 //! ```
 //!
-//! A wish names a file as the kernel knows it, and where a process has it mapped: that leads to the file, whatever became of
-//! its path ([`identity`]). A table counts for more or fewer files, depending on who can write its file:
+//! A wish is a sample's request for a table. It contains the kernel's key of a file, and the addresses where a process has the file
+//! mapped. The mapping leads to the file, even if its path was renamed or removed ([`identity`]).
+//!
+//! How many files share a table depends on who can write the file:
 //!
 //! | file | its table is identified by | kept on disk | debug files |
 //! | --- | --- | --- | --- |
-//! | only root can write it and its directories, and our own path leads to it, too | build id and length | yes | such files only |
-//! | any other file | SHA-256 of its bytes, checked again as they are read ([`digest`]) | yes | none |
+//! | only root can write it and its directories, and our own path leads to it | build id and length | yes | such files only |
+//! | any other file | SHA-256 of its bytes, checked again during reading ([`digest`]) | yes | none |
 //! | too large for that, sparse, remote, or covered only with its debug file | the file | no | as its process sees them |
 //!
 //! Room in the kernel is bounded and shared out by user ([`store`], [`shares`]), and so is the CPU time for making tables ([`queue`]).
 //!
-//! Promises: the collecting thread never waits for a file or for a table; a wish that could not be fulfilled because its
-//! process was gone comes again with the next sample.
+//! Promises: the collecting thread never waits for a file or for a table. If a wish fails because its process is gone, the next sample
+//! repeats it.
 
 mod cache;
 mod digest;
@@ -56,10 +58,10 @@ pub use status::{ObjectState, ObjectStatus, Summary, TablesStatus};
 pub(crate) use store::RuleAt;
 use store::{Inner, TableState};
 
-/// Default limit of the kernel's memory for tables, in bytes. All objects of a large desktop are 42 million rows and take 200 MB.
+/// Default limit of the kernel's memory for tables, in bytes. The objects of a large desktop have 42 million rows, which take 200 MB.
 pub(crate) const KERNEL_MEMORY: u64 = 384_000_000;
 
-/// How long the end waits for workers that compute. They look every 20 ms whether to go on.
+/// How long the shutdown waits for workers that compute. Such a worker checks every 20 ms whether it should stop.
 const END_WITHIN: Duration = Duration::from_millis(200);
 
 /// Returns the number of descriptors that tables may need: one for each segment, and two for each worker.
@@ -67,14 +69,15 @@ pub(crate) fn descriptors(kernel_memory: u64) -> u64 {
     kernel_memory / u64::from(kernel::SEGMENT_BYTES) + 2 * (WORKERS + crew::MAX_LEFT_OF_ROOT + crew::MAX_LEFT_OF_OTHERS) as u64
 }
 
-/// The tables of one collector. Dropping it ends its workers; those that wait for a file are left behind, and end when it answers.
+/// The tables of one collector. Dropping it ends its workers. A worker that waits for a file is left behind, and ends when the file
+/// answers.
 pub(crate) struct Tables {
     shared: Arc<SharedTables>,
 }
 
 impl Tables {
-    /// Starts the workers. The maps are those of bpf/lookup/tables.h; segments take at most `kernel_memory` bytes. The vDSO's table is made at
-    /// once, because every process has it.
+    /// Starts the workers. The maps are those of bpf/lookup/tables.h; segments take at most `kernel_memory` bytes. The vDSO's table is made
+    /// immediately, because every process has the vDSO.
     pub(crate) fn start(
         segments: MapHandle,
         objects: MapHandle,
@@ -90,7 +93,7 @@ impl Tables {
         tables
     }
 
-    /// Starts workers until there are enough that are not left behind.
+    /// Starts workers until [`WORKERS`] of them are not left behind.
     fn start_workers(&self, inner: &mut Inner) {
         let left = inner.crew.left(Instant::now());
         while inner.threads < WORKERS + left {
@@ -107,7 +110,7 @@ impl Tables {
         }
     }
 
-    /// Lets others take the place of workers that wait for a file. To be called at each drain.
+    /// Starts workers in the place of workers that wait for a file. To be called at each drain.
     pub(crate) fn tick(&self) {
         let mut inner = self.shared.lock();
         if inner.queue.len() > 0 {
@@ -115,7 +118,7 @@ impl Tables {
         }
     }
 
-    /// A sample ran code without a table. `paths` are what its process may call the file.
+    /// Requests a table, because a sample hit code without one. `paths` returns possible paths of the file, as its process sees them.
     pub(crate) fn wish(&self, wish: &Wish, paths: impl FnOnce() -> Vec<Arc<str>>) {
         let mut inner = self.shared.lock();
         if !inner.is_wanted(wish) {
@@ -133,7 +136,7 @@ impl Tables {
         self.shared.work.notify_one();
     }
 
-    /// A waiting sample has a caller in a file whose table no sample has asked for.
+    /// Requests a table for a caller of a waiting sample. The kernel's walk has not hit the caller's file, so no wish names it.
     pub(crate) fn request(&self, request: MappedRequest) {
         let mut inner = self.shared.lock();
         if !inner.is_sought(&request) {
@@ -154,12 +157,12 @@ impl Tables {
         Rules(self.shared.lock())
     }
 
-    /// To be called about once a second.
+    /// Keeps the tables within their bounds. To be called about once a second.
     pub(crate) fn tidy(&self, now: u64) {
         self.shared.lock().tidy((now >> 30) as u32, Instant::now());
     }
 
-    /// Bytes held about files and their tables in the kernel.
+    /// Returns the bytes of user memory that describe files and their tables in the kernel.
     pub(crate) fn memory(&self) -> usize {
         self.shared.lock().memory()
     }
@@ -168,17 +171,17 @@ impl Tables {
         self.shared.lock().status()
     }
 
-    /// Every object that code ran of.
+    /// Returns the status of every object whose code was sampled.
     pub(crate) fn objects(&self) -> Vec<ObjectStatus> {
         self.shared.lock().objects()
     }
 }
 
-/// The rules of all tables, while nobody changes them.
+/// The rules of all tables, locked against changes.
 pub(crate) struct Rules<'a>(MutexGuard<'a, Inner>);
 
 impl Rules<'_> {
-    /// Returns what the tables know a file by, if they have met it: the file of a mapping with this path, in a process of this user.
+    /// Returns the key of a mapped file, if the tables know it. `path` is the path of the mapping; `user` runs the process.
     pub(crate) fn key(&mut self, path: &str, identity: Identity, user: UserId) -> Option<ObjectKey> {
         self.0.files.key_of(path, identity, user)
     }
@@ -188,12 +191,12 @@ impl Rules<'_> {
         self.0.rule(key, offset)
     }
 
-    /// Counts changes: as long as it is the same, the rules are the same.
+    /// Returns a count of changes. The rules stay the same as long as this count stays the same.
     pub(crate) fn version(&self) -> u64 {
         self.0.version
     }
 
-    /// Whether a table may come soon: not one whose file does not answer.
+    /// Whether a table may come soon. A table whose file does not answer does not count.
     pub(crate) fn is_any_coming(&self) -> bool {
         self.0.is_any_coming(Instant::now())
     }
@@ -215,7 +218,7 @@ impl Drop for Tables {
     }
 }
 
-/// Our own vDSO, read from memory: it is everybody's.
+/// Makes the table of our own vDSO, read from memory. All processes have the same vDSO.
 fn table_of_vdso() -> Made {
     let image = vdso::bytes().map_err(|reason| reason.to_string())?;
     let table = unwind::convert(image.as_slice(), &unwind::Nowhere).map_err(|error| error.to_string())?;

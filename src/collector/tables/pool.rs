@@ -1,17 +1,17 @@
-//! Room for tables: segments of words, handed out in extents. Pure.
+//! Allocates room for tables: segments of words, handed out in extents. Pure.
 //!
 //! ```text
 //! segment 0  │ libc: index rows rules │ node: rows ……………… │ free │     524,288 words of 4 bytes: one value of a map
 //! segment 1  │ node: rows … rules │ free                          │
 //! ```
 //!
-//! An extent never spans two segments. An extent that is given back joins its free neighbours. A segment without an extent can be given
-//! back to the kernel ([`Pool::release`]); its number is used again.
+//! An extent never spans two segments. A freed extent joins its free neighbours. A segment without an extent can be returned to the
+//! kernel ([`Pool::release`]); its number is used again.
 
 /// Words in a segment: `SEGMENT_WORDS` of bpf/record.h.
 pub(crate) const SEGMENT_WORDS: u32 = 1 << 19;
 
-/// Most segments, whatever the limit: `MAX_SEGMENTS` of bpf/record.h. 2 GiB.
+/// Most segments (2 GiB), even if the memory limit is higher: `MAX_SEGMENTS` of bpf/record.h.
 pub(crate) const MAX_SEGMENTS: u32 = 1024;
 
 /// Extents begin at multiples of this many words: a line of the CPU's cache.
@@ -23,14 +23,14 @@ pub(crate) struct Extent {
     pub(crate) segment: u32,
     /// The first word.
     pub(crate) word: u32,
-    /// How many, a multiple of `ALIGN`.
+    /// The number of words, a multiple of `ALIGN`.
     pub(crate) words: u32,
 }
 
-/// Which words of which segments are free.
+/// The free words of all segments.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// The free extents `(first, words)` of each segment, sorted, no two of them adjacent; `None` where there is no segment.
+    /// The free extents `(first, words)` of each segment, sorted and never adjacent; `None` where there is no segment.
     free: Vec<Option<Vec<(u32, u32)>>>,
     used: u64,
     /// Most segments.
@@ -43,8 +43,7 @@ impl Pool {
         Pool { free: Vec::new(), used: 0, most: most.min(MAX_SEGMENTS) }
     }
 
-    /// Room for `words` words in one segment, the tightest there is; perhaps in a segment that is new. `None` when all
-    /// segments are full.
+    /// Takes `words` words from the smallest free extent that holds them, or from a new segment. `None` if all segments are full.
     pub(crate) fn take(&mut self, words: u32) -> Option<Extent> {
         let words = words.max(1).checked_next_multiple_of(ALIGN).filter(|words| *words <= SEGMENT_WORDS)?;
         let candidates = self.free.iter().enumerate().flat_map(|(segment, free)| {
@@ -93,13 +92,13 @@ impl Pool {
         empty.into_iter().filter_map(|number| u32::try_from(number).ok()).collect()
     }
 
-    /// Takes an extent back.
+    /// Frees an extent.
     pub(crate) fn give_back(&mut self, extent: Extent) {
         let Some(Some(free)) = self.free.get_mut(extent.segment as usize) else { return };
         let at = free.partition_point(|(word, _)| *word < extent.word);
         free.insert(at, (extent.word, extent.words));
         self.used = self.used.saturating_sub(u64::from(extent.words));
-        // With the one behind, then with the one before.
+        // Joins the extent with its successor, then with its predecessor.
         for first in [at, at.saturating_sub(1)] {
             if let (Some(&(word, words)), Some(&(next, more))) = (free.get(first), free.get(first + 1))
                 && word + words == next
@@ -112,12 +111,12 @@ impl Pool {
         }
     }
 
-    /// How many segments there are.
+    /// Returns the number of segments.
     pub(crate) fn segments(&self) -> u32 {
         self.free.iter().flatten().count() as u32
     }
 
-    /// Bytes that were handed out.
+    /// Returns the bytes that are handed out.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.used * 4
     }

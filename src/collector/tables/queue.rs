@@ -1,4 +1,4 @@
-//! The queue of files that need a table, with a budget of CPU time that is shared out by user. Pure.
+//! The queue of files that need a table, with a budget of CPU time for each user. Pure.
 //!
 //! Making a table takes from a few milliseconds to a second of CPU time, and any user can run new programs. So the time is counted, and
 //! refilled at a fixed rate:
@@ -12,8 +12,8 @@
 //! Time spent waiting for a user's files is charged like CPU time: while a worker waits, it makes no tables for others.
 //!
 //! A user whose time is used up waits until it is positive again. A job that has begun is finished, and may leave a debt. The host's files
-//! that only root can write are charged to root, whoever runs them: their number is limited by what is installed. Users with time left
-//! are served in turns.
+//! that only root can write are charged to root, even if another user runs them, because only installed files can cause this cost. Users
+//! with time left are served in turns.
 
 use crate::collector::wire::records::ObjectKey;
 use std::collections::{BTreeMap, VecDeque};
@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 use crate::collector::wire::perf_records::Identity;
 use crate::profile::{FileNamespace, UserId};
 
-/// Number of threads that make tables, without those that are left behind. Analysing a large program takes seconds, and the next program does
-/// not wait for it. One thread works for root only.
+/// Number of threads that make tables, without the threads that are left behind. Analysing a large program takes seconds, and with several
+/// threads the next program does not wait for it. One thread works for root only.
 pub(super) const WORKERS: usize = 3;
 
 /// CPU seconds per second that tables may take.
@@ -38,22 +38,22 @@ const SAVED: f64 = 3.0;
 const MOST_WAITING: usize = 4096;
 const MOST_WAITING_OF_USER: usize = MOST_WAITING / 4;
 
-/// Most users that are remembered. A user without jobs who has saved all their time is forgotten.
+/// Most users that are remembered. A user who has no jobs and a full budget is forgotten.
 const MOST_USERS: usize = 256;
 
 const ROOT: UserId = UserId(0);
 
-/// How the file of a job is known.
+/// The known identity of a job's file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sought {
-    /// A sample hit it: as the kernel knows it.
+    /// The kernel's key of the file, because a sample hit it.
     Sampled(ObjectKey),
-    /// A waiting sample has a caller in it: as the event of its mapping told it.
+    /// The identity from the event of its mapping, because a waiting sample has a caller in the file.
     Mapped(Identity),
 }
 
 impl Sought {
-    /// What the kernel knows it by, if that is known.
+    /// Returns the kernel's key of the file, if it is known.
     pub(super) fn key(self) -> Option<ObjectKey> {
         match self {
             Sought::Sampled(key) => Some(key),
@@ -76,11 +76,11 @@ pub(super) struct Job {
     pub(super) paths: Vec<Arc<str>>,
 }
 
-/// The jobs of a user and the time that is left.
+/// The jobs of a user, and the user's remaining CPU time.
 #[derive(Debug)]
 struct Line {
     jobs: VecDeque<Job>,
-    /// CPU seconds. Negative after a job that took more than was left.
+    /// CPU seconds left. Negative after a job that took more than was left.
     left: f64,
     most: f64,
 }
@@ -91,7 +91,7 @@ impl Line {
         Line { jobs: VecDeque::new(), left: most, most }
     }
 
-    /// Whether a job waits, and there is time left for it.
+    /// Whether a job waits, and the user has time left.
     fn may_go_on(&self) -> bool {
         self.left > 0.0 && !self.jobs.is_empty()
     }
@@ -101,7 +101,7 @@ impl Line {
 #[derive(Debug)]
 pub(super) enum Next {
     Job(Job),
-    /// There are jobs, but none of their users has time left and may have a worker.
+    /// There are jobs, but each of their users either has no time left or may have no further worker.
     Wait(Duration),
     Nothing,
 }
@@ -156,7 +156,7 @@ impl Queue {
         }
     }
 
-    /// Subtracts CPU time from what the user has left.
+    /// Subtracts CPU time from the user's budget.
     pub(super) fn charge(&mut self, user: UserId, time: Duration) {
         self.spent += time;
         self.users.entry(user.0).or_insert_with(|| Line::new(user)).left -= time.as_secs_f64();
@@ -169,7 +169,7 @@ impl Queue {
         }
     }
 
-    /// Whether a job waits whose user has time left, of users who may have one.
+    /// Whether a job waits for a user who has time left and whom `may` accepts.
     pub(super) fn has_job(&self, may: impl Fn(UserId) -> bool) -> bool {
         self.users.iter().any(|(user, line)| line.may_go_on() && may(UserId(*user)))
     }
@@ -185,7 +185,7 @@ impl Queue {
         let time = now.saturating_duration_since(self.refilled).as_secs_f64() * RATE;
         self.refilled = now;
         let mut rest = time;
-        // The second round shares out what users could not save in the first. Two rounds are enough for nearly all of it.
+        // The second round shares out the time that users could not save in the first round. Two rounds are enough for nearly all of it.
         for _ in 0..2 {
             let thirsty = self.users.iter().filter(|(user, line)| **user != ROOT.0 && line.left < line.most).count();
             let root_needs = self.users.get(&ROOT.0).is_some_and(|line| line.left < line.most);
@@ -215,19 +215,19 @@ impl Queue {
         self.users.values_mut().for_each(|line| line.jobs.clear());
     }
 
-    /// CPU time that all users have spent.
+    /// Returns the CPU time that all users have spent.
     pub(super) fn spent(&self) -> Duration {
         self.spent
     }
 
-    /// Users who wait because their time is used up.
+    /// Returns the users who wait because their time is used up.
     pub(super) fn held_back(&self) -> Vec<UserId> {
         let waits = |line: &Line| line.left <= 0.0 && !line.jobs.is_empty();
         self.users.iter().filter(|(_, line)| waits(line)).map(|(user, _)| UserId(*user)).collect()
     }
 }
 
-/// A file that a process has mapped, as an event told.
+/// A request for the table of a mapped file, as an event described the mapping.
 #[derive(Clone, Debug)]
 pub(crate) struct MappedRequest {
     pub(crate) tgid: u32,

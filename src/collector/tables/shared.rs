@@ -1,4 +1,4 @@
-//! What the collecting thread and the workers share.
+//! The state that the collecting thread and the workers share.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 

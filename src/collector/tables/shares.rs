@@ -18,7 +18,7 @@ pub(super) struct Candidate {
     pub(super) bytes: u64,
 }
 
-/// The tables among which to choose.
+/// Selects the tables that may be evicted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Among {
     /// Tables of all users that were not used lately.
@@ -32,9 +32,10 @@ pub(super) enum Among {
     All,
 }
 
-/// Chooses tables to evict, until at most `most` is left: each time the least recently used one of the user with the largest share.
+/// Chooses tables to evict, until at most `most` is left. Each time it takes the least recently used table of the user with the largest
+/// share.
 ///
-/// So a user who causes a flood loses their own tables first. Others lose tables only while their share is larger.
+/// So a user who causes a flood of tables loses these first. Another user loses tables only while that user's share is larger.
 pub(super) fn choose(candidates: &[Candidate], most: Held, bound: u64, among: Among) -> Vec<u64> {
     let counts = |candidate: &&Candidate| among != Among::Others || candidate.user != UserId(0);
     let mut total = Held::default();

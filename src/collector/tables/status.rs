@@ -18,11 +18,11 @@ pub struct Summary {
     pub text: u64,
     /// Bytes of code with a description (FDE).
     pub covered: u64,
-    /// Those of `covered` for which there is no usable rule.
+    /// Bytes of `covered` that have no usable rule.
     pub covered_invalid: u64,
     /// Descriptions (FDEs) that could not be read.
     pub fdes_in_error: u64,
-    /// Whether some of it is from a separate debug file.
+    /// Whether a part of the table is from a separate debug file.
     pub separate: bool,
 }
 
@@ -96,9 +96,9 @@ pub struct TablesStatus {
     pub waiting_for_room: usize,
     /// CPU time that making tables took.
     pub cpu: Duration,
-    /// Users whose programs wait for tables because their share of the CPU time is used up.
+    /// Users whose programs wait for tables, because the user's share of the CPU time is used up.
     pub held_back: Vec<UserId>,
-    /// Requests that were refused because too many were waiting, of their user or of all.
+    /// Requests that were refused, because too many requests of their user or of all users were waiting.
     pub turned_away: u64,
 }
 

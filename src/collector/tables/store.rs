@@ -1,12 +1,12 @@
-//! Keeps account of the tables in the kernel: by file, by content, and by the user who is charged.
+//! Keeps a record of the tables in the kernel: by file, by content, and by the user who is charged.
 //!
 //! ```text
 //! states:     file ─► asked, not before …, done          by_content: content ─► object
 //! objects:    number ─► place, names, charged user        unplaced:   made, and waits for room
 //! ```
 //!
-//! Bounds: there are at most as many objects, and as many names, as the kernel has places. Files without an object are forgotten
-//! when they may be asked for again. At most [`MOST_UNPLACED`] bytes of tables wait for room.
+//! Bounds: there are at most as many objects, and as many names, as the kernel has places. A file without an object is forgotten at the
+//! time when it may be requested again. At most [`MOST_UNPLACED`] bytes of tables wait for room.
 
 use crate::collector::sys::machine;
 use crate::collector::tables::Made;
@@ -40,21 +40,22 @@ const MOST_UNPLACED_TABLES: usize = 256;
 /// Longest time that a table waits for room. [`Kernel::collect`] frees the room of evicted tables after 10 s.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time until a file is asked for again that found no room.
+/// Time until a file that found no room may be requested again.
 const FULL: Duration = Duration::from_secs(10);
 
-/// An evicted table is not made again for this many times the CPU time that it took, at most [`SILENCE`]. So making it again and again
-/// takes 1/21 of a CPU. Root's tables need not wait.
+/// An evicted table is not made again for this many times the CPU time that it took, at most [`SILENCE`]. So making it repeatedly takes at
+/// most 1/21 of a CPU. Root's tables need not wait.
 const REST: u32 = 20;
 
-/// Most places of a file that are kept for the conversion.
+/// Most hints (offsets in a file that lack a rule) that are kept for the conversion.
 const MOST_HINTS: usize = 256;
 
-/// How long a file that a waiting sample asked for is not asked for again, and most such files. Root may have as many again.
+/// Time until waiting samples may request the same file again, and the most files that are remembered for this. Root may have twice
+/// as many.
 const SOUGHT_AGAIN: Duration = Duration::from_secs(1);
 const MOST_SOUGHT: usize = 4096;
 
-/// Most files that are remembered, in whatever state.
+/// Most files that are remembered, in any state.
 const MOST_STATES: usize = 4 * MAX_OBJECTS as usize;
 
 /// The state of a file.
@@ -62,7 +63,7 @@ const MOST_STATES: usize = 4 * MAX_OBJECTS as usize;
 pub(super) enum TableState {
     /// Its table waits to be made or is being made.
     Asked,
-    /// It could not be opened, or its table could not be placed. It is not asked for again before that time.
+    /// It could not be opened, or its table could not be placed. Requests before this time are ignored.
     Later(Instant),
     /// It leads to the object of this number.
     Done(u64),
@@ -76,10 +77,10 @@ pub(crate) enum RuleAt {
     NotYet,
 }
 
-/// How long a wish that failed for want of its process is not tried again.
+/// Time until a wish is tried again that failed because its process was gone.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
-/// After how long a file system that did not answer is asked again, by the next sample in one of its files.
+/// Time until a file system that did not answer is tried again, by the next sample in one of its files.
 pub(super) const SILENCE: Duration = Duration::from_secs(60);
 
 /// A finished table, or why there is none, with its file and user.
@@ -101,7 +102,7 @@ pub(super) struct Finished {
     pub(super) made: Made,
     /// CPU time that it took.
     pub(super) cost: Duration,
-    /// When the file is asked for again, if the reason may pass.
+    /// When the file may be requested again, if the reason for the failure may pass.
     pub(super) again: Option<Instant>,
 }
 
@@ -130,15 +131,15 @@ impl Finished {
 
 struct Object {
     placed: Placed,
-    /// The files that lead to it, the oldest first, each with the user who needed it.
+    /// The files that lead to the object, the oldest first, each with the user who needed it.
     keys: VecDeque<(ObjectKey, UserId)>,
     content: Option<Content>,
     status: ObjectStatus,
     user: UserId,
-    /// When it was put into the kernel: units of 2³⁰ ns.
+    /// When it was put into the kernel, in units of 2³⁰ ns.
     since: u32,
     cost: Duration,
-    /// When its file is asked for again, if that gave no answer.
+    /// When its file may be requested again, if the file gave no answer.
     again: Option<Instant>,
     /// Whether a better table follows.
     is_partial: bool,
@@ -147,31 +148,31 @@ struct Object {
 pub(super) struct Inner {
     kernel: Kernel,
     pub(super) states: FxHashMap<ObjectKey, TableState>,
-    /// The files that lead to an object, and some that did.
+    /// The files that lead to an object, and some files that no longer do.
     pub(super) files: Files,
     objects: BTreeMap<u64, Object>,
     next: u64,
     by_content: FxHashMap<Content, u64>,
     pub(super) queue: Queue,
-    /// Places in files at which samples lacked a rule. Only of files whose tables are being made.
+    /// Hints: offsets in files where samples lacked a rule. Only for files whose tables are being made.
     hints: FxHashMap<ObjectKey, Vec<u64>>,
-    /// Files that waiting samples asked for, and when.
+    /// Files that waiting samples requested, and when.
     sought: HashMap<(Arc<str>, Identity), Instant>,
-    /// The jobs that workers work on, and threads for them.
+    /// The jobs on which workers work, and which of these workers are left behind.
     pub(super) crew: Crew,
     pub(super) housekeeping: Housekeeping,
     pub(super) threads: usize,
     /// Workers that wait in the middle of a conversion until its user has CPU time again.
     pub(super) throttled: usize,
     unplaced: Vec<(Instant, Finished)>,
-    /// Files that lead to an object: of all users, and of users other than root.
+    /// Number of files that lead to an object: `names` for all users, `names_of_others` for users other than root.
     names: usize,
     names_of_others: usize,
-    /// Bytes of tables above which idle ones are evicted.
+    /// Bytes of tables above which idle tables are evicted.
     pub(super) most_bytes: u64,
     evicted: u64,
     pub(super) from_cache: u64,
-    /// Counts changes of what [`Inner::rule`] returns.
+    /// Counts the changes after which [`Inner::rule`] may return another result.
     pub(super) version: u64,
     turned_away: u64,
     pub(super) stop: bool,
@@ -205,7 +206,7 @@ impl Inner {
         }
     }
 
-    /// Whether the file of a wish needs to be looked at.
+    /// Whether a wish needs a job: its file is not known, and the queue has room.
     pub(super) fn is_wanted(&mut self, wish: &Wish) -> bool {
         let is_known = match self.states.get(&wish.key) {
             Some(TableState::Asked | TableState::Done(_)) => true,
@@ -240,21 +241,21 @@ impl Inner {
         }
     }
 
-    /// Lets the file not be asked for again before `pause` is over.
+    /// Ignores requests for a file until `pause` is over.
     pub(super) fn later(&mut self, key: ObjectKey, pause: Duration) {
         if let Some(TableState::Done(number)) = self.states.get(&key) {
-            // The first part of a table that was not finished.
+            // Removes the first part of a table that was not finished.
             self.take_out(*number, false);
         }
         self.states.insert(key, TableState::Later(Instant::now() + pause));
     }
 
-    /// Takes the places in a file at which samples lacked a rule while its table is being made.
+    /// Takes the hints of a file: the offsets where samples lacked a rule while its table was being made.
     pub(super) fn take_hints(&mut self, key: ObjectKey) -> Vec<u64> {
         self.hints.remove(&key).unwrap_or_default()
     }
 
-    /// Notes that the table of a file is being made. Returns whether it was neither there nor being made.
+    /// Notes that the table of a file is being made. Returns `false` if the table existed already or was already being made.
     pub(super) fn begin(&mut self, key: ObjectKey) -> bool {
         let is_known = matches!(self.states.get(&key), Some(TableState::Asked | TableState::Done(_)));
         if !is_known {
@@ -263,13 +264,13 @@ impl Inner {
         !is_known
     }
 
-    /// Notes what else is known of a file: see [`Files::insert`].
+    /// Adds the known facts about a file: see [`Files::insert`].
     pub(super) fn add_file(&mut self, file: KnownFile, user: UserId) {
         self.files.insert(file, user);
         self.version += 1;
     }
 
-    /// Whether the file of a waiting sample's caller needs to be looked for: not more often than once in [`SOUGHT_AGAIN`].
+    /// Whether a request of a waiting sample needs a job. The same file gets at most one job in [`SOUGHT_AGAIN`].
     pub(super) fn is_sought(&mut self, request: &MappedRequest) -> bool {
         if self.sought.contains_key(&(request.path.clone(), request.identity)) {
             return false;
@@ -302,7 +303,7 @@ impl Inner {
             placed => placed,
         };
         let Ok(placed) = placed else {
-            // The first part stays until there is room for the whole.
+            // The first part stays until there is room for the whole table.
             if !done.is_partial {
                 self.wait_for_room(done);
             }
@@ -337,8 +338,8 @@ impl Inner {
         }
     }
 
-    /// Lets all files that lead to an object lead to a better one, and takes the first one out. Walks that have looked it up find the better
-    /// one at their next look: nothing is without a table meanwhile.
+    /// Links all files of an object to a better object, and takes the old object out. A walk that has found the old object finds the better
+    /// one at its next lookup, so no file is without a table meanwhile.
     fn replace(&mut self, before: u64, number: u64) {
         let Some(old) = self.objects.remove(&before) else { return };
         if let Some(content) = old.content.filter(|content| self.by_content.get(content) == Some(&before)) {
@@ -377,14 +378,14 @@ impl Inner {
         self.unplaced.push((Instant::now(), done));
     }
 
-    /// Notes that a file has no table, because it does not answer or cannot be verified. It is asked for again after [`SILENCE`].
+    /// Notes that a file has no table, because it does not answer or cannot be verified. It may be requested again after [`SILENCE`].
     pub(super) fn refuse(&mut self, key: ObjectKey, user: UserId, path: Arc<str>, why: String) {
         let again = Some(Instant::now() + SILENCE);
         self.finish(Finished { asked_by: user, user, again, ..Finished::of_root(key, path, Err(why)) });
     }
 
-    /// Takes an object out of the kernel, so that the next sample in it wishes for a table.
-    /// With `pause`, such wishes are ignored for a while.
+    /// Takes an object out of the kernel, so that the next sample in it requests a table.
+    /// With `pause`, such requests are ignored for a while.
     fn take_out(&mut self, number: u64, pause: bool) -> bool {
         let Some(object) = self.objects.remove(&number) else { return false };
         let rest = (pause && object.user != ROOT).then(|| Instant::now() + (object.cost * REST).min(SILENCE));
@@ -420,15 +421,15 @@ impl Inner {
         self.version += 1;
     }
 
-    /// Forgets the oldest names of the object with the most names: those of users other than root, or of all users. If a name is still
-    /// used, the next sample asks for it.
+    /// Forgets the oldest names of the object with the most names. With `of_others`, only names of users other than root count. If a name
+    /// is still used, the next sample requests it again.
     fn forget_oldest_name(&mut self, of_others: bool) -> bool {
         let counts = |user: UserId| !of_others || user != ROOT;
         let has_name = |object: &&mut Object| object.keys.iter().any(|(_, user)| counts(*user));
         let Some(object) = self.objects.values_mut().filter(has_name).max_by_key(|object| object.keys.len()) else {
             return false;
         };
-        // A quarter at once: finding the object takes longer than forgetting a name.
+        // Forgets a quarter in one call, because finding the object takes longer than forgetting a name.
         let count = (object.keys.len() / 4).max(1);
         let keys = std::mem::take(&mut object.keys);
         let mut gone = Vec::new();
@@ -475,9 +476,9 @@ impl Inner {
         self.hints.retain(|key, _| is_partial(key));
     }
 
-    /// Bytes held, about.
+    /// Returns the approximate bytes held.
     pub(super) fn memory(&self) -> usize {
-        /// A path, a place in the kernel, and files that lead to it.
+        /// Bytes of an object: its entry, a path, a place in the kernel, and the files that lead to it.
         const OF_OBJECT: usize = size_of::<(u64, Object)>() + 400;
         self.states.capacity() * (size_of::<(ObjectKey, TableState)>() + 1)
             + self.by_content.capacity() * (size_of::<(Content, u64)>() + 1)
@@ -551,7 +552,7 @@ impl Inner {
         self.kernel.forget_the_grace();
     }
 
-    /// Whether a table may come soon: not one that waits for a file that does not answer, or for a user who has no time left.
+    /// Whether a table may come soon. Tables whose file does not answer, or whose user has no time left, do not count.
     pub(super) fn is_any_coming(&self, now: Instant) -> bool {
         let may_come = |user| !self.crew.is_held_up(user, now);
         self.crew.working(now) > 0 || !self.unplaced.is_empty() || self.queue.has_job(may_come)

@@ -1,4 +1,4 @@
-//! Tables in real maps: of libraries that this very process has mapped. Needs root; fails without.
+//! Tests of tables in real maps, for libraries that this process has mapped. They need root, and fail without it.
 
 use crate::collector::processes::proc;
 use crate::collector::sources::walk::Walk;
@@ -46,12 +46,12 @@ fn key_of(path: &Path) -> ObjectKey {
     ObjectKey { inode: about.ino(), device, generation }
 }
 
-/// The wish of a sample in a file that our own process has unmapped since.
+/// Returns the wish of a sample in a file that our own process has unmapped since.
 fn wish_for(path: &Path, user: UserId) -> Wish {
     Wish { tgid: std::process::id(), start: 0, end: 0, key: key_of(path), user, files: open::own_files() }
 }
 
-/// The wish of a sample in our own libc, and libc's path.
+/// Returns the wish of a sample in our own libc, and libc's path.
 fn wish_for_libc() -> (Wish, Arc<str>) {
     let mapped = proc::own_maps().into_iter().find(|mapped| mapped.path.contains("/libc")).expect("libc is mapped");
     let wish = Wish { start: mapped.start, end: mapped.end, ..wish_for(Path::new(&mapped.path), UserId(0)) };
@@ -79,7 +79,7 @@ fn wait_for(tables: &Tables, what: impl Fn(&TablesStatus) -> bool) -> TablesStat
     }
 }
 
-/// Each job wakes one worker: never one in the middle of a conversion, which would leave the job to nobody.
+/// Each job wakes one idle worker. It never wakes a worker in the middle of a conversion, which would leave the job without a worker.
 #[test]
 fn a_conversion_that_waits_for_time_takes_no_other_job() {
     let sampler = sampler();
@@ -122,11 +122,11 @@ fn files_of_the_same_bytes_share_a_table_which_goes_when_there_is_no_room_and_co
     let sampler = sampler();
     let tables = sampler.tables(None, KERNEL_MEMORY).unwrap();
     let directory = tempfile::tempdir().unwrap();
-    // The vDSO's.
+    // The vDSO's table.
     assert_eq!(tables.status().ready, 1);
     let (wish, path) = wish_for_libc();
     tables.wish(&wish, || vec![path.clone()]);
-    // Asked for again while it is made: once is enough.
+    // A second wish for the table while it is made changes nothing.
     tables.wish(&wish, || vec![path.clone()]);
     let one = wait_for(&tables, |status| status.ready == 2 && status.waiting == 0);
     assert!(one.rows > 10_000 && one.bytes > 40_000 && one.segment_bytes == 2 << 20, "{one:?}");
@@ -139,7 +139,7 @@ fn files_of_the_same_bytes_share_a_table_which_goes_when_there_is_no_room_and_co
         assert_eq!(status.ready, ready, "{copy}");
     }
 
-    // Nothing was looked into yet, by this kernel's walk, so all but the vDSO's may go.
+    // The kernel's walk has not used any table yet, so all tables except the vDSO's may be evicted.
     let before = tables.status();
     tables.shared.lock().most_bytes = 1000;
     tables.tidy(now().0 + (u64::from(2 * RECENTLY) << 30));
@@ -148,7 +148,7 @@ fn files_of_the_same_bytes_share_a_table_which_goes_when_there_is_no_room_and_co
     tables.shared.lock().most_bytes = KERNEL_MEMORY;
     tables.wish(&wish, || vec![path.clone()]);
     let again = wait_for(&tables, |status| status.ready == 2);
-    // The room that it had is not used again so soon: a program may still be reading there.
+    // The room of the evicted table is not reused yet, because a BPF program may still be reading there.
     assert!(again.bytes > before.bytes, "{again:?}");
 }
 
@@ -266,7 +266,7 @@ fn a_file_that_did_not_answer_is_asked_again_later() {
     assert_eq!(tables.objects().len(), 2);
 }
 
-/// Until so many samples in a row had a table for each frame.
+/// Samples until `without_fault` samples in a row had a table for each frame.
 fn walk_on(collector: &mut Collector, without_fault: usize) {
     let (mut batch, mut faultless) = (Batch::default(), 0);
     let until = Instant::now() + Duration::from_secs(20);
@@ -282,8 +282,8 @@ fn walk_on(collector: &mut Collector, without_fault: usize) {
 
 #[test]
 fn a_table_that_was_taken_out_comes_again_for_a_program_that_goes_on() {
-    // First in sin, whose rules are in a cache then, and after a signal in cos, which is beside it in libm and of which none is. A process
-    // of its own: nobody changes its mappings, so what is kept of them stays.
+    // The program first runs sin, so the rules of sin are in a cache. After a signal it runs cos, which is also in libm but has no cached
+    // rules. It is a separate process, so that its mappings never change and its cached mappings stay valid.
     // The alarm ends it if this test fails.
     let code = "alarm 60; $SIG{USR1} = sub { $later = 1 }; for (;;) { $x = $later ? cos($i++) : sin($i++) }";
     let mut program = Command::new("perl").args(["-e", code]).spawn().expect("perl is there");
@@ -332,7 +332,7 @@ fn what_cannot_be_had_is_tried_again_later_and_what_has_nothing_is_not() {
     let sampler = sampler();
     let tables = sampler.tables(None, KERNEL_MEMORY).unwrap();
     let (mut wish, path) = wish_for_libc();
-    // Another file is there than the kernel says: perhaps the process went on to another program meanwhile.
+    // The mapped file is not the file that the kernel named. The process may have started another program meanwhile.
     wish.key.inode += 1;
     tables.wish(&wish, || vec![path.clone()]);
     wait_for(&tables, |status| status.waiting == 0);

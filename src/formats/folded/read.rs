@@ -52,8 +52,8 @@ impl fmt::Display for ReadReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.stacks, if self.stacks == 1 { "stack" } else { "stacks" })?;
         match (self.nonsense, self.first_nonsense) {
-            (1, Some(first)) => write!(f, "; line {first} was left out as it is no stack")?,
-            (count, Some(first)) => write!(f, "; {count} lines were left out as they are no stacks (the first is line {first})")?,
+            (1, Some(first)) => write!(f, "; 1 line skipped: not a stack (line {first})")?,
+            (count, Some(first)) => write!(f, "; {count} lines skipped: not stacks (first: line {first})")?,
             _ => {}
         }
         if self.decimals > 0 {
@@ -509,7 +509,7 @@ mod tests {
         let (samples, report) = read_all(b"\xef\xbb\xbf\n# made by hand: 12\na;b 1\r\n 12\nwhat\n\nc 2");
         assert_eq!(samples, ["a;b 1", "c 2"]);
         assert_eq!((report.comments, report.nonsense, report.first_nonsense), (1, 2, Some(4)));
-        assert_eq!(report.to_string(), "2 stacks; 2 lines were left out as they are no stacks (the first is line 4)");
+        assert_eq!(report.to_string(), "2 stacks; 2 lines skipped: not stacks (first: line 4)");
     }
 
     #[test]

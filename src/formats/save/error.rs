@@ -12,13 +12,13 @@ use crate::formats::table::known_endings;
 #[derive(Debug, thiserror::Error)]
 pub enum SaveError {
     /// The name does not say which format is meant.
-    #[error("the ending of `{}` tells no format; choose one of the known endings: {}", path.display(), known_endings())]
+    #[error("unknown file ending: `{}`; use one of {}", path.display(), known_endings())]
     UnknownEnding {
         /// As it was given.
         path: PathBuf,
     },
     /// The file exists already, and the user has not agreed to replace it.
-    #[error("`{}` exists already; agree to replace it, or choose another name", path.display())]
+    #[error("`{}` exists already; confirm replacing it, or choose another name", path.display())]
     Exists {
         /// As it was given.
         path: PathBuf,
@@ -30,7 +30,7 @@ pub enum SaveError {
         path: PathBuf,
     },
     /// A device, a socket or another user's pipe has that name.
-    #[error("`{}` is {what}, which is not replaced; give the name of a file", path.display())]
+    #[error("`{}` is {what} and cannot be replaced; give the name of a file", path.display())]
     NoFile {
         /// As it was given.
         path: PathBuf,
@@ -39,7 +39,7 @@ pub enum SaveError {
     },
     /// Another user's link is on the way, and may lead anywhere.
     #[error(
-        "`{}` was not saved: `{}` is another user's link, which may lead anywhere; give the path that it leads to",
+        "`{}` was not saved: `{}` is another user's link and is not followed; give the path it points to",
         path.display(), link.display()
     )]
     ForeignLink {
@@ -49,7 +49,7 @@ pub enum SaveError {
         link: PathBuf,
     },
     /// A named pipe without a reader.
-    #[error("nobody reads the pipe `{}`; let a program read it, or give the name of a file", path.display())]
+    #[error("no program reads the pipe `{}`; start a reader, or give the name of a file", path.display())]
     NoReader {
         /// As it was given.
         path: PathBuf,
@@ -93,7 +93,7 @@ pub(super) fn failure(path: &Path, source: io::Error) -> SaveError {
         io::ErrorKind::NotADirectory => "a part of the name before the last `/` is a file",
         io::ErrorKind::InvalidFilename => "choose a shorter name",
         _ if source.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => return SaveError::NoReader { path },
-        io::ErrorKind::BrokenPipe => "whoever read it has gone",
+        io::ErrorKind::BrokenPipe => "the reader has closed it",
         _ => "choose another place",
     };
     SaveError::Failed { path, source, advice }

@@ -37,7 +37,7 @@ pub(super) fn open_pipe(path: &Path) -> io::Result<fs::File> {
     // Another file may have taken its place since the check.
     let there = rustix::fs::fstat(&pipe)?;
     if FileType::from_raw_mode(there.st_mode) != FileType::Fifo || !may_lead_us(there.st_uid) {
-        return Err(io::Error::other("it is no pipe of yours any more"));
+        return Err(io::Error::other("it is no longer your pipe"));
     }
     rustix::fs::fcntl_setfl(&pipe, OFlags::empty())?;
     Ok(pipe.into())

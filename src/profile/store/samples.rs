@@ -108,35 +108,35 @@ impl UserEnd {
     /// Returns one line with the meaning, and one with a remedy.
     pub fn explain(self) -> (&'static str, &'static str) {
         match self {
-            UserEnd::Unspecified => ("not told by the file", ""),
+            UserEnd::Unspecified => ("not recorded in the file", ""),
             UserEnd::KernelThread => ("kernel threads", ""),
             UserEnd::FramePointerEnd => (
                 "the chain of frame pointers ended",
-                "complete if that was in _start or a thread's entry; code built with -fno-omit-frame-pointer gets there",
+                "complete if it ended in _start or a thread's entry; else build the code with -fno-omit-frame-pointer",
             ),
             UserEnd::Cut => (
-                "deeper than the walk goes, cut at the root side",
-                "2,048 frames are kept; with --unwind fp as many as kernel.perf_event_max_stack says",
+                "deeper than the limit, cut at the root side",
+                "the limit is 2,048 frames; with --unwind fp it is kernel.perf_event_max_stack",
             ),
             UserEnd::NoCode => (
-                "what should be the caller is no code",
-                "with --unwind fp: the program or a library is built without frame pointers; else its unwind information is wrong",
+                "the caller's address is not code",
+                "with --unwind fp: program or library built without frame pointers; otherwise its unwind information is wrong",
             ),
             UserEnd::Unreadable => {
-                ("the stack's memory was not readable", "the page was not in memory: it was never written, or it is swapped out")
+                ("the stack's memory was not readable", "the page was not in memory: never written, or swapped out")
             }
             UserEnd::Root => ("ended at the outermost function", ""),
             UserEnd::NoTable => {
-                ("the unwind table of its object was still being made", "passes in a moment; kept for the next start")
+                ("the unwind table of its object was still being made", "temporary; the table is kept for the next start")
             }
             UserEnd::Gap => (
                 "code without usable unwind information",
-                "it was stripped, is assembly, or its file cannot be used: see below. Debug symbols or -fasynchronous-unwind-tables help",
+                "stripped, assembly, or an unusable file (see below); debug symbols or -fasynchronous-unwind-tables help",
             ),
             UserEnd::Invalid => {
-                ("unwind information that is wrong or too special", "flametop unwind-check FILE tells what it is")
+                ("the unwind information is wrong or not supported", "`flametop unwind-check FILE` shows details")
             }
-            UserEnd::Register => ("needs a register that is not known in callers", "hand-written assembly: nothing helps"),
+            UserEnd::Register => ("needs a register whose value is unknown", "hand-written assembly; there is no remedy"),
             UserEnd::BadFrame => {
                 ("a caller's frame would lie below its callee's", "the unwind information or the stack is damaged")
             }
@@ -144,23 +144,23 @@ impl UserEnd {
                 ("code made at run time without frame pointers", "Java: -XX:+PreserveFramePointer; Node.js and .NET keep them")
             }
             UserEnd::Zero => {
-                ("the return address or frame pointer was 0", "the outermost frame of programs without unwind information there")
+                ("the return address or frame pointer was 0", "usual at the outermost frame if it has no unwind information")
             }
             UserEnd::Changing => ("mappings were being changed at that moment", ""),
             UserEnd::NoMemory => ("exiting: the process's memory was gone", ""),
-            UserEnd::Bits32 => ("a program of 32 bits", "those are not walked"),
+            UserEnd::Bits32 => ("a 32-bit program", "stacks of 32-bit programs are not walked"),
             UserEnd::Unread => (
                 "the process's mappings could not be read in time",
-                "it was gone before; or something holds its memory lock, and `ps` waits as well",
+                "it had already ended, or something holds its memory lock (then `ps` waits too)",
             ),
             UserEnd::Dump => (
                 "the copy of the stack was too short",
-                "until a program's unwind table is there, its samples are walked in a copy of 16 to 64 KiB",
+                "until the unwind table is ready, samples are walked in a copy of 16 to 64 KiB of the stack",
             ),
-            UserEnd::Registers => ("in execve: one program was gone, the next had not begun", ""),
+            UserEnd::Registers => ("in execve: the old program was gone, the new one had not started", ""),
             UserEnd::Time => (
                 "walking took too long, cut at the root side",
-                "a walk may take 100 µs, all of a CPU together 8 % of its time: lower -F if many stacks are cut",
+                "the limit is 100 µs for a walk, and 8 % of a CPU's time for all: lower -F if many stacks are cut",
             ),
         }
     }

@@ -202,9 +202,9 @@ impl JitNames {
     }
 
     fn code_of(&self, names: &Names, id: FrameId, most: u64, stopped: &AtomicBool) -> Result<MadeCode, &'static str> {
-        const UNKNOWN: &str = "its process has not written down where it is";
-        const OTHER: &str = "other code is there by now";
-        const GONE: &str = "its process has ended, or the code is there no more";
+        const UNKNOWN: &str = "its process did not record where it is";
+        const OTHER: &str = "other code is at its address now";
+        const GONE: &str = "its process has ended, or the code is gone";
         let frame = names.frames.get(id).ok_or(UNKNOWN)?;
         let object = names.objects.get(frame.object()).ok_or(UNKNOWN)?;
         // Reads new entries, for all waiting frames of the process.
@@ -230,8 +230,8 @@ impl JitNames {
         let (bytes, file) = match (read, written) {
             (Ok(bytes), _) => (bytes, format!("memory of {}", process.name)),
             (Err(_), Some(bytes)) => (bytes, format!("jitdump of {}", process.name)),
-            (Err(Reason::PermissionDenied), None) => return Err("its memory may not be read: that takes CAP_SYS_PTRACE"),
-            (Err(Reason::NotAnswering), None) => return Err("its memory is of a file system that does not answer"),
+            (Err(Reason::PermissionDenied), None) => return Err("reading its memory needs CAP_SYS_PTRACE"),
+            (Err(Reason::NotAnswering), None) => return Err("its memory is on a file system that does not answer"),
             (Err(_), None) => return Err(GONE),
         };
         // The runtime may have put other code there since the map was read.

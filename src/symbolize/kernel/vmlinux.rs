@@ -390,12 +390,12 @@ int vfs_write(volatile int *x) { return check(x) + 1; }
         assert_eq!((source.rows.len(), &*source.rows[1].text), (8, "int vfs_read(volatile int *x) {"));
         let code = listing.code.unwrap();
         assert_eq!((code.rows[0].place, code.row_of.len()), (range.start, addresses.len()));
-        assert!(code.note.contains("written over"), "{}", code.note);
+        assert!(code.note.contains("overwritten"), "{}", code.note);
         // Without vmlinux; and for a function of a module.
         std::fs::remove_file(&pretended.vmlinux).unwrap();
         let away = Pretended::new();
         for (pretended, addresses, why) in
-            [(&pretended, range.start..range.start + 1, "not installed"), (&away, 0..1, "where this function is")]
+            [(&pretended, range.start..range.start + 1, "not installed"), (&away, 0..1, "this function's place")]
         {
             let (runtime, service, frames) = pretended.named(&addresses.collect::<Vec<_>>(), |_| "vfs_read".to_owned());
             let weights = vec![FrameWeight { frame: frames[0], own: 1, total: 1 }];

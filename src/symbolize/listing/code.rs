@@ -29,7 +29,7 @@ pub(super) fn modified(service: &Service, id: ObjectId, object: &Object) -> Opti
 /// error says why nothing is known of the function.
 pub(super) fn kernel_object(service: &Service, frames: &[FrameWeight]) -> Result<ObjectId, &'static str> {
     let found = frames.iter().find_map(|weight| service.has_debug_information_of(weight.frame));
-    let object = found.ok_or("this is code of the kernel that is in none of its files")?;
+    let object = found.ok_or("this kernel code is in none of the kernel's files")?;
     let about = service.names.objects.get(object).ok_or("")?;
     let entry = service.objects.entry(object);
     let Ok(images) = service.objects.images(&mut entry.state(), about, &[]) else {
@@ -42,7 +42,7 @@ pub(super) fn kernel_object(service: &Service, frames: &[FrameWeight]) -> Result
         let frame = service.names.frames.get(weight.frame).filter(|frame| frame.object() == ObjectId::KERNEL);
         frame.is_some_and(|frame| images.elf_address(frame).is_some())
     };
-    if frames.iter().any(is_its) { Ok(object) } else { Err("it is not known where this function is in the kernel's files") }
+    if frames.iter().any(is_its) { Ok(object) } else { Err("this function's place in the kernel's files is unknown") }
 }
 
 /// Reads the instructions of the function at this address from its file. Also returns the rows of its sampled addresses.
@@ -55,26 +55,26 @@ pub(super) fn instructions(
 ) -> Result<Rows, String> {
     let symbols = Symbols::of(service, id, object).map_err(|reason| format!("no instructions: {reason}"))?;
     if symbols.images.own.placed.is_some() {
-        return Err("no instructions: the file of a module is not linked, other code runs than is in it".to_owned());
+        return Err("no instructions: a module's file is not linked, so the code that runs differs from it".to_owned());
     }
     let images = Arc::clone(&symbols.images);
     let image = &images.own;
-    let arch = image.arch().ok_or("no instructions: only those of x86_64 and arm64 can be read")?;
+    let arch = image.arch().ok_or("no instructions: only x86_64 and arm64 code can be read")?;
     let place = |frame: FrameId| {
         let address = images.elf_address(service.names.frames.get(frame)?)?;
         Some((address, image.file_offset(address)?.0))
     };
-    let (address, offset) = place(by).ok_or("no instructions: no address of this function is in its file's code")?;
+    let (address, offset) = place(by).ok_or("no instructions: this function's addresses are not in its file's code")?;
     let known = symbols.index.interval(address).map(|(range, _)| range).or_else(|| image.function_around(address));
     let (range, note) = match known {
         Some(range) if object.kind == ObjectKind::Kernel => {
-            (range, "as vmlinux has them: the running kernel has written over some of its instructions")
+            (range, "from vmlinux: the running kernel has overwritten some of these instructions")
         }
         Some(range) => (range, ""),
         None => {
             let end =
                 image.code_around(address.0).map_or(address.0, |code| code.end.min(address.0.saturating_add(WITHOUT_BOUNDS)));
-            (address.0..end, "where this function begins is not known: from the address that was sampled on")
+            (address.0..end, "the function's start is unknown: shown from the sampled address on")
         }
     };
     let length = (range.end - range.start).min(MAX_BYTES);
@@ -108,7 +108,7 @@ impl Code<'_> {
         let rows = disassembly::decode(arch, bytes, range.clone(), symbols)?;
         let is_cut = (bytes.len() as u64) < range.end - range.start || rows.len() >= MAX_INSTRUCTIONS;
         let end = if is_cut { rows.last().map_or(range.start, |row| row.place + 1) } else { range.end };
-        let note = if end < range.end { "only the beginning of the function is shown: it is very long" } else { note };
+        let note = if end < range.end { "the function is very long: only its beginning is shown" } else { note };
         let row_at = |address: u64| rows.partition_point(|row| row.place <= address).checked_sub(1);
         let inside = places.filter(|(_, at)| (range.start..end).contains(at));
         let row_of = inside.filter_map(|(frame, at)| Some((frame, row_at(at)?))).collect();

@@ -14,7 +14,7 @@ use super::code::{Code, MAX_BYTES};
 pub(super) fn instructions(service: &Service, id: ObjectId, by: FrameId, frames: &[FrameWeight]) -> Result<Rows, &'static str> {
     let made = service.jit.code(&service.names, by, MAX_BYTES, &service.stopped)?;
     let places = frames.iter().filter_map(|weight| Some((weight.frame, service.names.frames.get(weight.frame)?.called_from())));
-    let note = if made.is_rest { "other code has come over its begin: the first instructions may be nonsense" } else { "" };
+    let note = if made.is_rest { "other code has overwritten its beginning: the first instructions may be wrong" } else { "" };
     let file = sanitize(&made.file);
     let code = Code { arch: Arch::OWN, bytes: &made.bytes, range: made.range, note, file: &file };
     code.rows(Made(Arc::clone(&service.jit), id), places)

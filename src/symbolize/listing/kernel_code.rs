@@ -25,9 +25,9 @@ pub(super) fn instructions(service: &Service, by: FrameId, frames: &[FrameWeight
         let frame = service.names.frames.get(frame).filter(|frame| frame.object() == ObjectId::KERNEL);
         frame.map(|frame| frame.called_from())
     };
-    let address = place(by).ok_or("no address of this function is the kernel's")?;
+    let address = place(by).ok_or("this function's addresses are not the kernel's")?;
     let ask = || {
-        let asked = service.kernel.symbols(&[address]).ok_or("the running kernel does not tell what is where")?;
+        let asked = service.kernel.symbols(&[address]).ok_or("the running kernel does not show its symbols")?;
         let symbol = asked.into_iter().flatten().next().filter(|symbol| is_called(service, by, symbol));
         symbol.ok_or("this function is not loaded any more")
     };
@@ -145,7 +145,7 @@ mod tests {
     fn what_is_in_memory_is_shown_where_no_file_is_installed() {
         let (listing, frames) = listing("thing_read", Some(code()));
         let listing = listing.unwrap();
-        assert!(listing.source.unwrap_err().contains("in none of its files"));
+        assert!(listing.source.unwrap_err().contains("in none of the kernel's files"));
         let code = listing.code.unwrap();
         assert_eq!((&*code.file, code.note.as_str(), code.rows[0].place), ("[my_thing]", "", START));
         assert!(code.rows[1].text.ends_with(" other_thing"), "{:?}", code.rows);

@@ -164,7 +164,7 @@ fn list_of(service: &Service, hosts: &Hosts, label: LabelId, frames: &[FrameWeig
             (about.source((id, object), &of_hosts()), Err(why))
         }
         ObjectKind::Named => {
-            return Err("a name is all that is known of this function: neither source nor instructions".to_owned());
+            return Err("only the name of this function is known: neither source nor instructions".to_owned());
         }
         ObjectKind::Unmapped => {
             return Err("no file is mapped at these addresses: neither source nor instructions are known".to_owned());
@@ -229,8 +229,8 @@ impl About<'_> {
         let heaviest = || files.into_iter().max_by(|(a, x), (b, y)| x.cmp(y).then_with(|| b.cmp(a))).map(|(file, _)| file);
         let Some(file) = its_own.or_else(heaviest) else {
             return Err(match self.object.kind {
-                ObjectKind::Anonymous => "no source: its runtime has not written down which lines it is from".to_owned(),
-                ObjectKind::Script => format!("no source: the interpreter tells no lines of {name}"),
+                ObjectKind::Anonymous => "no source: its runtime did not record its source lines".to_owned(),
+                ObjectKind::Script => format!("no source: the interpreter has no line numbers for {name}"),
                 _ => format!("no source: the debug information of {name} has no lines for this function"),
             });
         };
@@ -242,9 +242,11 @@ impl About<'_> {
         let built = if is_built { code::modified(service, owner, about) } else { None };
         let note = match built {
             _ if lines.iter().any(|(_, of, line)| *of == file && at_row(line).is_none()) => {
-                "the file has fewer lines than the compiler saw: it was changed since"
+                "the file has changed: it has fewer lines than the compiler saw"
             }
-            Some(built) if built < text.modified => "the file is newer than the program: its lines may not be those that run",
+            Some(built) if built < text.modified => {
+                "the file is newer than the program: its lines may differ from the code that runs"
+            }
             _ => "",
         };
         Ok(Rows { file, note: note.to_owned(), rows: text.rows, row_of })

@@ -115,7 +115,7 @@ fn may_be_shown(mode: u32, owner: UserId, user: Option<UserId>) -> bool {
 /// The error says in words which file is missing and why.
 pub(super) fn read(path: &str, hosts: &[Tgid]) -> Result<Text, String> {
     if !path.starts_with('/') {
-        return Err(format!("the compiler has written down no directory of {path}"));
+        return Err(format!("the compiler recorded no directory for {path}"));
     }
     let mut worst = Refusal::Other(Reason::NotFound);
     let mut is_elsewhere = false;
@@ -137,7 +137,7 @@ pub(super) fn read(path: &str, hosts: &[Tgid]) -> Result<Text, String> {
     Err(match worst {
         Refusal::Private => format!("{path} is readable only by its owner"),
         Refusal::TooManyLines => format!("{path} has more than {MAX_LINES} lines"),
-        Refusal::Other(Reason::NotFound) => format!("{path} is not here, where the compiler had it"),
+        Refusal::Other(Reason::NotFound) => format!("{path} was not found; the compiler recorded this path"),
         Refusal::Other(Reason::TooLarge) => format!("{path} is longer than {} MB", MAX_SIZE >> 20),
         Refusal::Other(reason) => format!("{path}: {reason}"),
     })
@@ -228,8 +228,8 @@ mod tests {
             let said = read(path, &own).unwrap_err();
             assert!(said.contains(path), "{said}");
         }
-        assert!(read("/no/such/file.c", &own).unwrap_err().contains("/no/such/file.c is not here"));
-        assert!(read("file.c", &own).unwrap_err().contains("no directory of file.c"));
+        assert!(read("/no/such/file.c", &own).unwrap_err().contains("/no/such/file.c was not found"));
+        assert!(read("file.c", &own).unwrap_err().contains("no directory for file.c"));
         let large = directory.path().join("large.c");
         std::fs::File::create(&large).unwrap().set_len(MAX_SIZE + 1).unwrap();
         assert!(read(large.to_str().unwrap(), &[]).unwrap_err().contains("longer than 16 MB"));
@@ -334,7 +334,7 @@ mod tests {
         }
         let pause = pause.to_str().unwrap();
         assert!(read("/pause.c", &[contained.tgid()]).is_ok(), "in its own root");
-        assert!(read(pause, &[contained.tgid()]).unwrap_err().contains("is not here"));
+        assert!(read(pause, &[contained.tgid()]).unwrap_err().contains("was not found"));
         assert!(read(pause, &[contained.tgid(), Tgid(std::process::id())]).is_ok(), "of a process that has our root");
         drop(contained);
         assert!(!process.has_another_root());

@@ -80,8 +80,8 @@ fn draw_prompt(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) {
         (None, Some(found)) if app.scene.search.is_some() && prompt.kind == PromptKind::Search => {
             format!("  {} % of samples", text::percent(found.weight, app.scene.snapshot.tree.total()))
         }
-        _ if prompt.proposed => "  Enter takes it, typing replaces it, Esc leaves".to_owned(),
-        _ => "  Enter takes it, Esc leaves".to_owned(),
+        _ if prompt.proposed => "  Enter accepts, typing replaces it, Esc cancels".to_owned(),
+        _ => "  Enter accepts, Esc cancels".to_owned(),
     };
     let style = if prompt.error.is_some() { app.scene.theme.warning() } else { app.scene.theme.dim() };
     put(buffer, area, x + 1, area.y, &words, style);
@@ -91,7 +91,7 @@ fn draw_prompt(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) {
 fn hints(app: &App) -> Vec<Hint> {
     let mut hints = Vec::new();
     if app.scene.frozen.is_some() {
-        hints.push((Action::Freeze, "go on"));
+        hints.push((Action::Freeze, "resume"));
     }
     if app.source.is_some() {
         hints.extend([

@@ -121,7 +121,7 @@ fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
     figures
         .push((format!("lost {}", text::count(lost)), if lost > 0 { app.scene.theme.warning() } else { app.scene.theme.good() }));
     if snapshot.losses.over_memory > 0 {
-        figures.push((format!("let go {}", text::count(snapshot.losses.over_memory)), app.scene.theme.warning()));
+        figures.push((format!("dropped {}", text::count(snapshot.losses.over_memory)), app.scene.theme.warning()));
     }
     if totals.user > 0 {
         let seen = snapshot.tree.observations(CallTree::ROOT).total;

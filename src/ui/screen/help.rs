@@ -134,7 +134,7 @@ fn lines(app: &App, wanted: &str) -> Vec<Line> {
         }
         lines.push(Line::Heading("Colours"));
         for kind in FrameKind::ALL {
-            let mark = if kind == FrameKind::Unknown { "; italic: not yet".to_owned() } else { format!(" {}", kind.mark()) };
+            let mark = if kind == FrameKind::Unknown { "; italic: name pending".to_owned() } else { format!(" {}", kind.mark()) };
             let help = format!("{}{mark}", kind.describe()).trim_end().to_owned();
             let label = app.scene.names.labels.intern("colour", "", kind);
             let colours = app.scene.theme.frame(app.scene.names.labels.get(label), false, false, 0.0);

@@ -23,7 +23,7 @@ pub(super) fn draw(app: &App, picker: &Picker, area: Rect, buffer: &mut Buffer) 
     x = put(buffer, inner, x, inner.y, " ", Style::new().add_modifier(Modifier::REVERSED));
     x = put(buffer, inner, x, inner.y, after, app.scene.theme.strong());
     if picker.line.text().is_empty() {
-        put(buffer, inner, x + 1, inner.y, "type to narrow, Enter takes, Esc leaves", app.scene.theme.dim());
+        put(buffer, inner, x + 1, inner.y, "type to narrow, Enter accepts, Esc cancels", app.scene.theme.dim());
     }
     let lines = usize::from(inner.height).saturating_sub(1);
     let scroll = picker.at.saturating_sub(lines.saturating_sub(1));

@@ -33,7 +33,7 @@ pub(super) fn draw(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) 
         }
         Some(Err(why)) => why,
         None if source.addresses.as_ref().is_some_and(|addresses| addresses.frames.is_empty()) => {
-            "there are no samples of it in what is shown"
+            "none of the samples shown are in this function"
         }
         None => "reading …",
     };

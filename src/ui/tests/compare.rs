@@ -7,9 +7,9 @@ use crate::profile::{Baseline, Clock};
 fn what_follows_is_compared_with_what_was_marked() {
     let mut bench = Bench::new();
     bench.keys("d");
-    assert!(bench.screen(80, 24).contains("nothing was sampled before the last 10 s; b marks what is seen"));
+    assert!(bench.screen(80, 24).contains("no samples before the last 10 s; b marks a baseline"));
     bench.keys("b");
-    assert!(bench.screen(100, 24).contains("what is seen is the baseline now; d shows how what follows differs"));
+    assert!(bench.screen(100, 24).contains("the samples shown are the baseline; d compares later samples with it"));
     bench.keys("d");
     assert_eq!(bench.asked.last().unwrap().query.range, TimeRange::Between(Timestamp(7 * SECOND), Timestamp(u64::MAX)));
     // Nothing was sampled since then. The last of the five seconds has only postgres.
@@ -59,7 +59,7 @@ fn rates_are_compared_where_time_is_known() {
     bench.keys("%");
     let screen = bench.screen(120, 24);
     assert!(line(&screen, "function   ").contains("points") && line(&screen, "parse").contains("-40.0"), "{screen}");
-    assert!(screen.contains("difference in points of the share of all"), "{screen}");
+    assert!(screen.contains("difference in percentage points of all samples"), "{screen}");
     // Processes show the difference, too, and processes that have disappeared are listed.
     bench.keys("%3");
     let screen = bench.screen(120, 24);

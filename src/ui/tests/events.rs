@@ -68,7 +68,7 @@ fn an_event_is_found_attached_shown_and_ended() {
     bench.send(Event::EventNames(["vfs_write", "vfs_read", "tcp_sendmsg"].map(name).to_vec().into()));
     let screen = bench.screen(120, 24);
     assert!(
-        screen.contains("vfs_read") && screen.contains("vfrd  as it is written") && !screen.contains("tcp_sendmsg"),
+        screen.contains("vfs_read") && screen.contains("vfrd  event name as typed") && !screen.contains("tcp_sendmsg"),
         "{screen}"
     );
     bench.key(KeyCode::Enter);
@@ -85,7 +85,7 @@ fn an_event_is_found_attached_shown_and_ended() {
     let screen = bench.screen(120, 24);
     assert!(screen.contains("cat") && !screen.contains("nginx") && screen.contains("ev/s"), "{screen}");
     bench.keys("5");
-    assert!(bench.screen(120, 40).contains("12  vfs_read (fentry), stacks of 10"), "{}", bench.screen(120, 40));
+    assert!(bench.screen(120, 40).contains("12  vfs_read (fentry), 10 stacks"), "{}", bench.screen(120, 40));
 
     // The clock still runs meanwhile, and is shown again.
     bench.keys("1Ecpu");
@@ -101,7 +101,7 @@ fn an_event_is_found_attached_shown_and_ended() {
     let status = Status { events: [].into(), ..bench.app.scene.status.clone() };
     bench.send(Event::Status(Box::new(status)));
     bench.app.show_source(EventSource(1));
-    assert!(bench.screen(160, 24).contains("vfs_read (no more)"), "{}", bench.screen(160, 24));
+    assert!(bench.screen(160, 24).contains("vfs_read (detached)"), "{}", bench.screen(160, 24));
 }
 
 #[test]
@@ -134,11 +134,11 @@ fn what_was_passed_over_is_on_the_page_of_health() {
     };
     let event = row(1, "vfs_read", 12);
     let screen = told(&mut bench, event.clone());
-    assert!(screen.contains("12  vfs_read (fentry), stacks of 10") && !screen.contains("came while one"), "{screen}");
+    assert!(screen.contains("12  vfs_read (fentry), 10 stacks") && !screen.contains("events came while"), "{screen}");
     let screen = told(&mut bench, EventStatus { missed: 7, ..event.clone() });
-    assert!(screen.contains("7  of them came while one was being taken"), "{screen}");
+    assert!(screen.contains("7  events came while another stack was taken"), "{screen}");
     let screen = told(&mut bench, EventStatus { unsure: 7, ..event });
-    assert!(screen.contains("7  more, of these processes or others"), "{screen}");
+    assert!(screen.contains("7  more events, of any process"), "{screen}");
 }
 
 #[test]
@@ -149,6 +149,6 @@ fn what_was_left_out_of_flametop_itself_is_on_the_page_of_health() {
     bench.keys("5");
     let screen = bench.screen(132, 60);
     assert!(screen.contains("12  samples of flametop itself; --self shows them"), "{screen}");
-    assert!(screen.contains("79  vfs_read (fentry), stacks of 10"), "{screen}");
-    assert!(screen.contains("1,585  more of flametop itself, not counted; --self shows them"), "{screen}");
+    assert!(screen.contains("79  vfs_read (fentry), 10 stacks"), "{screen}");
+    assert!(screen.contains("1,585  events of flametop itself, not counted; --self shows them"), "{screen}");
 }

@@ -41,7 +41,7 @@ fn inlined_functions_are_folded_by_a_key_and_shown_again_by_it_or_by_their_chip(
     assert!(bench.asked.last().unwrap().query.folding.inlined);
     let screen = bench.screen(120, 24);
     assert!(!screen.contains("less") && screen.contains(" no inlined × "), "{screen}");
-    assert!(screen.contains("inlined functions are a part of"), "{screen}");
+    assert!(screen.contains("inlined functions are merged into"), "{screen}");
     let own =
         |bench: &Bench| bench.app.scene.snapshot.node(bench.app.views.flame.selected(&bench.app.scene.snapshot.tree)).own.now;
     assert_eq!(own(&bench), 20);

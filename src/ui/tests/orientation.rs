@@ -31,7 +31,7 @@ fn rows_below_the_screen_are_told_with_what_is_hot_there() {
 fn widths_may_be_shares_of_the_machine() {
     let mut bench = Bench::new();
     bench.keys("M");
-    assert!(bench.screen(100, 24).contains("this is for CPU time"), "{}", bench.screen(100, 24));
+    assert!(bench.screen(100, 24).contains("only for CPU time"), "{}", bench.screen(100, 24));
     // 100 samples of a twentieth of a second are five seconds. One CPU has six.
     let clock = crate::profile::Clock { period: SECOND / 20, cpus: 1, since: Timestamp(SECOND), until: None };
     bench.profile.write().unwrap().set_clock(clock);
@@ -56,7 +56,7 @@ fn failures_can_be_read_again_in_view_5() {
     bench.send(Event::Saved(Saved::Failed("failed to write out.svg: no room".to_owned())));
     bench.keys("5");
     let screen = bench.screen(100, 40);
-    assert!(screen.contains("What failed lately") && screen.contains("  failed to write out.svg: no room"), "{screen}");
+    assert!(screen.contains("Recent failures") && screen.contains("  failed to write out.svg: no room"), "{screen}");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn the_pointer_tells_all_about_a_row_of_a_table() {
     bench.keys("3");
     assert_eq!(hovered(&mut bench), "", "a key takes it away");
     bench.mouse(MouseEventKind::Moved, 30, body.y + 2);
-    assert!(hovered(&mut bench).contains(" % of what is shown"), "{}", hovered(&mut bench));
+    assert!(hovered(&mut bench).contains(" % of the samples shown"), "{}", hovered(&mut bench));
     bench.mouse(MouseEventKind::Moved, 30, body.y + 9);
     assert_eq!(hovered(&mut bench), "", "there is no row");
 }
@@ -192,9 +192,9 @@ fn health_tells_how_many_stacks_are_complete_why_others_are_not_and_what_has_non
     let lines: Vec<&str> = screen.lines().map(|line| line.trim_matches('"').trim()).collect();
     let at = |words: &str| lines.iter().position(|line| *line == words).unwrap_or_else(|| panic!("no {words} in\n{screen}"));
     let rows = [
-        "7   70.0 %  complete: from where the program or thread begins",
+        "7   70.0 %  complete: they reach the start of the program or thread",
         "2   20.0 %  code without usable unwind information",
-        "1   10.0 %  deeper than the walk goes, cut at the root side",
+        "1   10.0 %  deeper than the limit, cut at the root side",
         "Without a user stack:",
         "3           kernel threads",
         "4           exiting: the process's memory was gone",

@@ -84,7 +84,7 @@ impl Reading {
         let row_of = |rows: [usize; 3]| self.frames.into_iter().zip(rows).collect();
         let source = Rows { file: "/src/hot.c".into(), note: String::new(), rows: lines, row_of: row_of([6, 6, 3]) };
         let code = Rows { file: "/bin/prog".into(), note: String::new(), rows: codes, row_of: row_of([0, 1, 2]) };
-        let source = if has_source { Ok(source) } else { Err("no source: /src/hot.c is not here".to_owned()) };
+        let source = if has_source { Ok(source) } else { Err("no source: /src/hot.c was not found".to_owned()) };
         Listing { label: self.hot, by: self.frames[0], source, code: Ok(code), known: self.frames.into_iter().collect() }
     }
 
@@ -160,10 +160,10 @@ fn instructions_are_shown_where_there_is_no_source_and_by_a_key() {
     let listing = Arc::new(reading.listing(false));
     reading.bench.send(Event::Listing(reading.hot, Ok(listing)));
     let screen = reading.bench.screen(120, 24);
-    assert!(screen.contains("no source: /src/hot.c is not here") && screen.contains("op5"), "{screen}");
+    assert!(screen.contains("no source: /src/hot.c was not found") && screen.contains("op5"), "{screen}");
     reading.bench.key(KeyCode::Tab);
     let screen = reading.bench.screen(120, 24);
-    assert!(screen.contains("is not here  Tab goes back") && !screen.contains("op5"), "{screen}");
+    assert!(screen.contains("was not found  Tab goes back") && !screen.contains("op5"), "{screen}");
     reading.bench.keys("nj>g");
     // If nothing can be read, one sentence says so.
     reading.bench.keys("oo");
@@ -256,7 +256,7 @@ fn gathered_callees_have_no_source() {
     reading.bench.app.views.flame.cursor.rest = true;
     reading.bench.keys("o");
     assert!(reading.bench.app.source.is_none());
-    assert!(reading.bench.screen(120, 24).contains("these are narrow callees of many names"));
+    assert!(reading.bench.screen(120, 24).contains("these are several narrow callees"));
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn what_has_no_source_is_told_in_one_sentence() {
     reading.bench.keys("gj");
     assert_eq!(reading.bench.cursor(), "prog");
     reading.bench.keys("o");
-    assert!(reading.bench.screen(120, 24).contains("select a function, to see its source"));
+    assert!(reading.bench.screen(120, 24).contains("select a function to see its source"));
     reading.bench.app.scene.status.frequency = 0;
     reading.bench.keys("jo");
     assert!(reading.bench.screen(120, 24).contains("a file has only names"));

@@ -44,7 +44,7 @@ fn time_is_selected_on_its_map() {
     bench.key(KeyCode::Left);
     bench.key(KeyCode::Enter);
     bench.key(KeyCode::Right);
-    assert!(bench.screen(80, 24).contains("shows what ran then"), "{}", bench.screen(80, 24));
+    assert!(bench.screen(80, 24).contains("shows this range"), "{}", bench.screen(80, 24));
     bench.key(KeyCode::Enter);
     let Span::Between(from, to) = bench.app.scene.span else { panic!("{:?}", bench.app.scene.span) };
     let width = to.since(from);
@@ -81,9 +81,7 @@ fn a_file_tells_no_time() {
     bench.engine = Engine::new(Arc::clone(&bench.app.scene.names), Arc::default(), profile);
     bench.app.scene.status.frequency = 0;
     bench.keys("4");
-    assert!(
-        bench.screen(80, 24).contains("a file of folded stacks does not tell when") && bench.app.scene.snapshot.heat.is_none()
-    );
+    assert!(bench.screen(80, 24).contains("folded stacks contain no times") && bench.app.scene.snapshot.heat.is_none());
     bench.key(KeyCode::Enter);
     bench.keys("mz");
     assert_eq!((bench.app.scene.span, bench.app.scene.frozen), (Span::All, None));
@@ -176,5 +174,5 @@ fn a_selected_time_is_compared_with_the_time_before_it() {
     // Seconds that begin with the first sample have nothing before them.
     bench.app.scene.span = between(1, 3);
     bench.keys("d");
-    assert!(bench.screen(132, 24).contains("nothing was sampled before the selected time; b marks what is seen"));
+    assert!(bench.screen(132, 24).contains("no samples before the selected time; b marks a baseline"));
 }

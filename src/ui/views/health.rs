@@ -68,13 +68,13 @@ fn stacks(scene: &Scene) -> Vec<(String, Style)> {
     let (plain, dim) = (Style::new(), scene.theme.dim());
     let snapshot = &scene.snapshot;
     let totals = &snapshot.totals;
-    let mut lines = vec![("User stacks, of what is shown".to_owned(), scene.theme.key())];
+    let mut lines = vec![("User stacks of the samples shown".to_owned(), scene.theme.key())];
     let row = |weight, of, what: &str| {
         let share = text::percent(weight, of);
         (format!("{:>9}  {share:>5} %  {what}", text::grouped(weight)), plain)
     };
     if totals.user > 0 {
-        lines.push(row(totals.complete, totals.user, "complete: from where the program or thread begins"));
+        lines.push(row(totals.complete, totals.user, "complete: they reach the start of the program or thread"));
     }
     for (end, weight) in totals.reasons() {
         let (what, remedy) = end.explain();
@@ -107,16 +107,16 @@ fn memory(scene: &Scene, snapshot: &Snapshot) -> Vec<String> {
     let (resident, mapped) = (scene.status.own_memory, scene.status.own_mapped);
     let stored = format!("{} samples, their stacks and threads", text::grouped(snapshot.stored as u64));
     let parts = [
-        (mapped, "this program, libraries, other files and the kernel's buffers, mapped"),
+        (mapped, "mapped: this program, libraries, other files and the kernel's buffers"),
         (samples, stored.as_str()),
         (names, "names"),
         (tables, "symbol tables and debug information"),
         (known, "processes, files with unwind tables, the kernel's symbols"),
-        (trees, "trees of this screen"),
+        (trees, "call trees of this screen"),
     ];
     let rest = resident.saturating_sub(mapped + snapshot.held.total());
     let last = match scene.status.own_freed.map(|freed| freed.min(rest)) {
-        Some(freed) => [(freed, "freed, kept for later"), (rest - freed, "everything else")],
+        Some(freed) => [(freed, "freed, kept for reuse"), (rest - freed, "everything else")],
         // It has not been measured yet.
         None => [(0, ""), (rest, "freed, and everything else")],
     };
@@ -132,19 +132,19 @@ fn lines(scene: &Scene) -> Vec<(String, Style)> {
     let mut lines = stacks(scene);
     if !scene.failures.is_empty() {
         lines.push((String::new(), plain));
-        lines.push(("What failed lately".to_owned(), heading));
+        lines.push(("Recent failures".to_owned(), heading));
         lines.extend(scene.failures.iter().rev().map(|failure| (format!("  {failure}"), plain)));
     }
     lines.push((String::new(), plain));
-    lines.push(("What is not in the picture".to_owned(), heading));
+    lines.push(("Not in the picture".to_owned(), heading));
     let losses = &snapshot.losses;
     let kinds = [
-        (losses.ring_full, "samples lost: the ring buffer was full; a lower rate (-F) helps"),
-        (losses.events_lost, "events of processes lost (mappings, names, exits); some frames may be unnamed"),
-        (losses.malformed, "damaged records"),
-        (losses.over_memory, "samples let go because memory was full; --memory holds more"),
-        (losses.coarse, "addresses without a name of their own, memory being full; --memory holds more"),
-        (losses.aged_out, "samples older than the window; --window keeps more"),
+        (losses.ring_full, "samples lost: ring buffer full (lower the rate with -F)"),
+        (losses.events_lost, "process events lost (mappings, names, exits): some frames may have no name"),
+        (losses.malformed, "malformed records"),
+        (losses.over_memory, "samples dropped: memory limit reached (raise --memory)"),
+        (losses.coarse, "addresses merged under a shared name: memory limit reached (raise --memory)"),
+        (losses.aged_out, "samples dropped: older than the window (raise --window)"),
         (scene.status.own_left_out, "samples of flametop itself; --self shows them"),
     ];
     for (count, what) in kinds {
@@ -152,31 +152,33 @@ fn lines(scene: &Scene) -> Vec<(String, Style)> {
         lines.push((format!("{:>9}  {what}", text::grouped(count)), style));
     }
     if let Some((user, count)) = losses.coarse_most {
-        let words =
-            format!("{:>20}  of them of user {user}, who has used up a share of the memory for names", text::grouped(count));
+        let words = format!(
+            "{:>20}  of these belong to user {user}, whose share of the memory for names is used up",
+            text::grouped(count)
+        );
         lines.push((words, scene.theme.dim()));
     }
     if !scene.status.events.is_empty() {
         lines.push((String::new(), plain));
-        lines.push(("Events, all counted, and stacks taken of them".to_owned(), heading));
+        lines.push(("Events (all counted) and their stacks".to_owned(), heading));
     }
     for event in scene.status.events.iter() {
         let (events, stacks) = (text::grouped(event.events), text::grouped(event.stacks));
         let places = if event.places == 1 { String::new() } else { format!(" at {} places", event.places) };
-        lines.push((format!("{events:>9}  {} ({}{places}), stacks of {stacks}", event.name, event.how), plain));
+        lines.push((format!("{events:>9}  {} ({}{places}), {stacks} stacks", event.name, event.how), plain));
         let kinds = [
-            (event.missed, "of them came while one was being taken on that CPU: counted, and in no stack"),
-            (event.unsure, "more, of these processes or others, came while one was being taken on that CPU: not counted"),
-            (event.busy, "more stacks were due while one was being taken on that CPU: the next one stands for them"),
-            (event.own, "more of flametop itself, not counted; --self shows them"),
-            (event.cut, "stacks of the kernel end early: there was no certain way to the callers"),
+            (event.missed, "events came while another stack was taken on that CPU: counted, but without a stack"),
+            (event.unsure, "more events, of any process, came while a stack was taken on that CPU: not counted"),
+            (event.busy, "stacks were skipped while another was taken on that CPU: the next one has their weight"),
+            (event.own, "events of flametop itself, not counted; --self shows them"),
+            (event.cut, "kernel stacks are incomplete: the callers could not be determined"),
         ];
         for (count, what) in kinds.into_iter().filter(|(count, _)| *count > 0) {
             lines.push((format!("{:>20}  {what}", text::grouped(count)), scene.theme.dim()));
         }
     }
     lines.push((String::new(), plain));
-    lines.push(("What flametop costs".to_owned(), heading));
+    lines.push(("Cost of flametop".to_owned(), heading));
     if scene.status.own_memory > 0 {
         lines.push((format!("{:>8.1}%  of one CPU over the last seconds", scene.status.own_cpu), plain));
         lines.push((format!("{:>9}  resident memory", text::bytes(scene.status.own_memory)), plain));
@@ -191,10 +193,10 @@ fn lines(scene: &Scene) -> Vec<(String, Style)> {
     }
     if !scene.status.problems.is_empty() {
         lines.push((String::new(), plain));
-        lines.push(("Objects without names, or without lines".to_owned(), heading));
+        lines.push(("Objects without names or source lines".to_owned(), heading));
         for Problem { path, reason, unnamed, remedy } in &scene.status.problems {
             let how_many = match unnamed {
-                0 => "functions have names, but no lines".to_owned(),
+                0 => "functions have names, but no source lines".to_owned(),
                 1 => "1 frame without a name".to_owned(),
                 unnamed => format!("{unnamed} frames without a name"),
             };

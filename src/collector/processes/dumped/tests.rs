@@ -17,7 +17,7 @@ const PROCESS: u32 = 5_000_000;
 const SECOND: u64 = 1_000_000_000;
 const STACK: u64 = 0x7000;
 
-/// The table of one file, once it is there: up to offset 0x417 a function with a return address at its stack pointer, then a root.
+/// The table of one file, once it is loaded: up to offset 0x417 a function with a return address at its stack pointer, then a root.
 struct OneTable {
     is_known: bool,
     is_there: bool,
@@ -71,7 +71,7 @@ impl World {
         self.event(Event::Map { tgid: PROCESS, start: 0x10000, end: 0x11000, offset: 0x400, identity, path: path.into() });
     }
 
-    /// A sample at 0x10010, called from 0x10020, of which the kernel has found the first frame.
+    /// Takes a sample at 0x10010, called from 0x10020. The kernel has found only the first frame.
     fn sample(&mut self, rules: &mut OneTable, batch: &mut Batch) {
         let bytes = record_bytes(self.time, PROCESS, b"prog", &[], &[1 << 56 | 0x10010], HAS_DUMP);
         let mut values = [0; 32];
@@ -149,7 +149,7 @@ fn a_process_that_runs_another_program_by_now_is_walked_as_it_was() {
     rules.is_there = true;
     world.table.settle_dumped(world.time, 1, false, &mut rules, &mut batch);
     assert_eq!(world.stacks(&batch), [(2, "/bin/prog".to_owned(), UserEnd::Root)]);
-    // And the process is as it is now.
+    // Afterwards the process has its present state again.
     let bytes = record_bytes(world.time, PROCESS, b"prog", &[], &[1 << 56 | 0x10010], 0);
     let mut batch = Batch::default();
     world.table.take(&Record::parse(&bytes).unwrap(), &bytes, &mut batch);

@@ -120,7 +120,7 @@ fn a_stack_is_cut_at_the_first_caller_that_is_no_code() {
     let objects = |frames: Vec<(String, Frame)>| frames.into_iter().map(|(path, _)| path).collect::<Vec<_>>();
     let (frames, _) = world.sample(NOBODY, "prog", &[0x10010, 0x10020, 0x1, 0x10030, 0x2], 0);
     assert_eq!(objects(frames), ["[unmapped]", "/bin/prog", "/bin/prog"]);
-    // Where it ran is another matter: that it is not known says nothing about its callers.
+    // The first address is where the thread ran. Although it is unknown, its callers count.
     let (frames, _) = world.sample(NOBODY, "prog", &[0x1, 0x10020, 0x10030], 0);
     assert_eq!(objects(frames), ["/bin/prog", "/bin/prog", "[unmapped]"]);
 }
@@ -152,13 +152,13 @@ fn a_return_address_behind_the_last_byte_of_a_mapping_is_in_it() {
 fn a_child_has_its_own_command_line_or_else_its_parents() {
     let own = std::process::id();
     let line = |world: &World, tgid| world.shared.get(&Tgid(tgid)).map(|process| process.command_line.to_string()).unwrap();
-    // A daemon: its parent was gone before anybody looked, and was never sampled.
+    // A daemon: its parent was gone before flametop asked about it, and was never sampled.
     let mut world = World::new();
     world.exec(NOBODY, "daemon");
     world.fork(NOBODY, own);
     world.sample(own, "daemon", &[], 0);
     assert!(line(&world, own).contains("flametop"), "{}", line(&world, own));
-    // The other way round: a child that is gone before its first sample is looked at.
+    // The reverse case: a child that is gone before its first sample is processed.
     let mut world = World::new();
     world.exec(own, "shell");
     world.fork(own, NOBODY);
@@ -243,7 +243,7 @@ fn a_process_ends_with_its_last_thread_and_is_kept_for_late_samples() {
     assert_eq!(world.table.states.len(), 1);
     world.table.tidy(world.time + 4 * SECOND, &mut happened);
     assert_eq!(world.table.states.len(), 0);
-    // It had a sample, so its name is still wanted, until that sample is gone.
+    // The process had a sample, so its name is still needed until that sample is gone.
     let exited = world.shared.get(&Tgid(NOBODY)).and_then(|process| process.exited).unwrap();
     world.table.forget_before(exited);
     assert!(world.shared.contains_key(&Tgid(NOBODY)));
@@ -303,7 +303,7 @@ fn the_main_threads_name_is_the_processes_name() {
     assert_eq!(world.sample(NOBODY, "prog", &[], 0).1, "prog");
     world.event(Event::Name { tgid: NOBODY, exec: false, comm: comm_bytes(b"renamed") });
     assert_eq!(world.sample(NOBODY, "renamed", &[], 0).1, "renamed");
-    // An event may be lost; the sample of the main thread tells as well.
+    // An event may be lost. The sample of the main thread contains the name too.
     assert_eq!(world.sample(NOBODY, "again", &[], 0).1, "again");
 }
 
@@ -322,7 +322,7 @@ fn jit_code_is_its_processs_own_and_has_addresses() {
     assert_ne!(leaf.object(), ObjectId::ANONYMOUS);
     let object_of = |world: &mut World, tgid| world.sample(tgid, "node", &[address], 0).0[0].1.object();
     assert_eq!(object_of(&mut world, NOBODY), leaf.object());
-    // A child that was forked makes code of its own from here on, where its parent makes other code.
+    // From here on, a forked child generates its own code at the addresses where its parent generates other code.
     world.fork(NOBODY, child);
     let of_child = object_of(&mut world, child);
     assert_ne!(of_child, leaf.object());
@@ -440,7 +440,7 @@ fn a_copy_that_is_gone_before_it_is_read_has_its_parents_mappings() {
         (batch.samples[0].user_end, object.unwrap().path.to_string())
     };
     assert_eq!(seen(copy, "old"), (UserEnd::FramePointerEnd, "/bin/old".to_owned()));
-    // Nothing is known of the others, and that is said.
+    // The mappings of the two further processes are not known, and their samples say so.
     assert_eq!(seen(other, "old"), (UserEnd::Unread, "[unmapped]".to_owned()));
     assert_eq!(seen(stranger, "another"), (UserEnd::Unread, "[unmapped]".to_owned()));
 }
@@ -503,7 +503,7 @@ fn an_answer_about_another_program_of_that_number_is_none() {
 fn an_address_that_was_mapped_anew_while_a_sample_waited_is_unknown_and_all_others_are_known() {
     let (release, held) = std::sync::mpsc::channel::<()>();
     let held = std::sync::Mutex::new(held);
-    // What is read has the new library already.
+    // The mappings that are read already contain the new library.
     let list = || {
         let piece = |start, path: &str, id| {
             let identity = Identity::BuildId(BuildId::new(&[id; 20]).unwrap());
@@ -525,7 +525,7 @@ fn an_address_that_was_mapped_anew_while_a_sample_waited_is_unknown_and_all_othe
     world.table.take(&Record::parse(&bytes).unwrap(), &bytes, &mut batch);
     assert!(batch.samples.is_empty(), "it waits");
     world.map(NOBODY, 0x20000, "/lib/new.so", 3);
-    // A sample of after that knows all of its addresses.
+    // All addresses of a later sample are known.
     world.table.take(&Record::parse(&bytes).unwrap(), &bytes, &mut batch);
     drop(release);
     world.settle(&mut batch);
@@ -562,7 +562,7 @@ fn with_other_names_all_ids_are_made_anew() {
     let user = [0x10010, 0x10020, 0x99999];
     let before = world.sample(NOBODY, "prog", &user, records::KERNEL_CUT);
     world.names = Arc::default();
-    // Ids that are told apart from the old ones.
+    // Fills the new tables, so that new ids differ from the old ids.
     (0..100).for_each(|number| {
         world.names.labels.intern(&format!("{number}"), "", FrameKind::User);
         world.names.intern_frame(Frame::Kernel { address: KernelAddress(number), is_return: false });
@@ -642,7 +642,7 @@ fn a_users_many_small_processes_take_no_functions_from_anothers_large_one() {
         world.table.states.get_mut(&(NOBODY + number)).unwrap().user = user;
         world.table.told_functions(NOBODY + number, user, functions(count));
     }
-    // Half of what they have together.
+    // The bound is half of the bytes that they have together.
     world.table.bounds = Bounds::of(16 << 20);
     (0..3).for_each(|_| world.table.tidy(world.time, &mut Happened::default()));
     let known = |number| world.table.states[&(NOBODY + number)].scripts.functions.get(&(1, 1)).is_some();

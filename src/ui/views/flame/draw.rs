@@ -96,7 +96,7 @@ fn empty(scene: &Scene, area: Rect, buffer: &mut Buffer) {
     let words = match (filtered, scene.status.live) {
         _ if nothing_known => "counting …",
         (true, _) => &format!(
-            "nothing matches what is asked for: {} goes one level out, {} removes filters and target",
+            "no samples match: {} leaves one level, {} removes filters and target",
             scene.keys.first(Action::ZoomOut),
             scene.keys.first(Action::RemoveAllFilters)
         ),

@@ -92,7 +92,7 @@ impl ViewBehaviour for Flame {
         }
         hints.extend([(Action::Sandwich, "callers"), (Action::Source, "source"), (Action::Search, "search")]);
         if !scene.is_file() {
-            hints.extend([(Action::Compare, "what changed"), (Action::CycleRange, "time"), (Action::ChooseProcess, "process")]);
+            hints.extend([(Action::Compare, "compare"), (Action::CycleRange, "time"), (Action::ChooseProcess, "process")]);
         }
         hints.extend([(Action::Keep, "keep"), (Action::Drop, "drop"), (Action::Save, "save"), (Action::NextView, "view")]);
         hints

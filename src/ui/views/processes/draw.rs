@@ -135,8 +135,8 @@ fn nothing(scene: &Scene) -> String {
             let key = scene.keys.first(crate::ui::keys::Action::RemoveFilter);
             format!("no process matches /{}/; {key} removes the filter", filter.pattern.source())
         }
-        None if !scene.target().is_everything() => "nothing that was chosen has run in this time".to_owned(),
-        None => "nothing has run in this time".to_owned(),
+        None if !scene.target().is_everything() => "none of the selected processes ran in this time".to_owned(),
+        None => "no process ran in this time".to_owned(),
     }
 }
 
@@ -321,7 +321,7 @@ fn describe(scene: &Scene, row: &ProcessRow) -> (String, String) {
     };
     let Activity { shown, complete, user, .. } = *weights(row);
     let whole = scene.snapshot.amount();
-    let mut figures = format!("{} % of what is shown", text::percent(shown, whole));
+    let mut figures = format!("{} % of the samples shown", text::percent(shown, whole));
     if user > 0 {
         figures += &format!("  stacks {} % complete", text::percent(complete, user));
     }

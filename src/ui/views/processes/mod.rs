@@ -50,7 +50,7 @@ impl ViewBehaviour for Processes {
 
     fn hints(&self, _: &Scene) -> Vec<Hint> {
         vec![
-            (Action::ZoomIn, "flame graph of it"),
+            (Action::ZoomIn, "flame graph"),
             (Action::Right, "threads"),
             (Action::Order, "order"),
             (Action::CycleRange, "time"),

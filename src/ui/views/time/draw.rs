@@ -19,7 +19,7 @@ const ASCII_SHADES: [&str; 5] = [" ", ".", "-", "+", "#"];
 /// Draws the map, or the reason why there is none.
 pub(super) fn draw(map: &TimeMap, scene: &Scene, area: Rect, buffer: &mut Buffer) {
     if scene.status.frequency == 0 {
-        put(buffer, area, area.x + 1, area.y, "a file of folded stacks does not tell when", scene.theme.dim());
+        put(buffer, area, area.x + 1, area.y, "folded stacks contain no times", scene.theme.dim());
         return;
     }
     let Some(heat) = scene.snapshot.heat.as_deref() else {
@@ -165,7 +165,7 @@ pub(super) fn describe(map: &TimeMap, scene: &Scene) -> String {
         None => format!(" {:.2} s ago: {busy}   {key} begins a selection here", ago(from)),
         Some(_) => {
             let length = text::seconds(length);
-            format!(" from {:.2} to {:.2} s ago ({length} s): {busy}   {key} shows what ran then", ago(from), ago(to))
+            format!(" from {:.2} to {:.2} s ago ({length} s): {busy}   {key} shows this range", ago(from), ago(to))
         }
     }
 }

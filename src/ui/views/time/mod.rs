@@ -65,7 +65,7 @@ impl ViewBehaviour for TimeMap {
         match (scene.is_file(), self.anchor) {
             (true, _) => Vec::new(),
             (false, None) => vec![(Action::ZoomIn, "begin a selection"), (Action::RangeLive, "usual time")],
-            (false, Some(_)) => vec![(Action::ZoomIn, "show it"), (Action::ZoomOut, "leave it")],
+            (false, Some(_)) => vec![(Action::ZoomIn, "show range"), (Action::ZoomOut, "cancel")],
         }
     }
 
