@@ -96,7 +96,7 @@ pub struct Hold {
 #[cfg(feature = "live")]
 #[derive(Args, Debug, Clone)]
 pub struct Sampling {
-    /// Sample only these processes
+    /// Sample only these processes: 12, or 12,34
     #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..), help_heading = SAMPLES)]
     pub pids: Vec<u32>,
     /// Take this many samples a second on each CPU
@@ -105,14 +105,14 @@ pub struct Sampling {
     /// Take stacks at events instead of clock ticks: FUNC of the kernel, uprobe:FILE:FUNC, tracepoint:CAT:NAME, page-faults, …
     ///
     /// Shows who calls a function, how often, and from where. All events are counted.
-    /// --event-stacks limits the stacks a second. FUNC may be a glob (`vfs_*`) or a regular
-    /// expression between slashes.
+    /// --event-stacks limits the stacks. FUNC may be a glob (`vfs_*`) or a regular expression
+    /// between slashes.
     ///
     /// FUNC                          calls of a kernel function, by the cheapest method
-    /// fentry:FUNC kprobe.multi:FUNC kprobe:FUNC            the same, by this method
+    /// fentry:FUNC kprobe.multi:FUNC kprobe:FUNC            the same calls, by this method
     /// fexit:FUNC kretprobe.multi:FUNC kretprobe:FUNC       returns from it
-    /// uprobe:FILE:FUNC              calls of a function of a program or library; a short name such
-    ///                               as libc is enough; uprobe:FUNC looks in the command or in -p
+    /// uprobe:FILE:FUNC              calls of a function of a program or library: a path, or a name
+    ///                               like libc; uprobe:FUNC looks in the command or in -p
     /// uretprobe:FILE:FUNC           returns from it
     /// tracepoint:CATEGORY:NAME      a tracepoint; also CATEGORY:NAME
     /// page-faults context-switches cpu-migrations cycles instructions cache-misses …
@@ -120,7 +120,7 @@ pub struct Sampling {
     /// cpu                           the clock, in addition to other events
     #[arg(short = 'e', long = "event", value_name = "EVENT", verbatim_doc_comment, help_heading = SAMPLES)]
     pub events: Vec<String>,
-    /// Limit event stacks per second and CPU; all events are still counted
+    /// Take at most this many event stacks a second on each CPU; all events are still counted
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..=100_000), help_heading = SAMPLES)]
     pub event_stacks: u32,
     /// Choose how the kernel's stack is walked at fentry and fexit
@@ -144,13 +144,13 @@ pub struct Sampling {
     /// Choose how callers are found in programs and libraries
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Unwind::Tables, help_heading = STACKS)]
     pub unwind: Unwind,
-    /// Keep only the samples of the last TIME: 90s, 10m, 2h [default: 10m in the live view, all in `record`]
+    /// Keep only the samples of the last TIME: 90s, 10m, 2h [default: 10m in the live view, no limit in `record`]
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = KEPT)]
     pub window: Option<Duration>,
     /// Limit the memory for samples and names: 64M, 1G
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size, help_heading = KEPT)]
     pub memory: usize,
-    /// Limit the kernel's memory for unwind tables
+    /// Limit the kernel's memory for unwind tables: 64M, 1G
     #[arg(long, value_name = "SIZE", default_value = "384M", value_parser = parse_size, help_heading = KEPT)]
     pub kernel_memory: usize,
 }
@@ -163,7 +163,7 @@ pub enum Unwind {
     Tables,
     /// Use frame pointers: whole stacks only of programs that are built with them
     Fp,
-    /// Use unwind information on a copy of the stack: slower; try it first if a kernel misbehaves
+    /// Use unwind information on a copy of the stack: a third slower; try it first if a kernel misbehaves
     Copied,
 }
 
@@ -196,7 +196,7 @@ pub struct Looks {
     /// Choose the colours: `standard` (the default), or `colour-blind` for every kind of colour vision
     #[arg(long, value_enum, value_name = "NAME", hide_possible_values = true, help_heading = LOOKS)]
     pub palette: Option<PaletteName>,
-    /// Save pictures with callers at the top, as on the screen, instead of at the bottom
+    /// Draw callers at the top of saved pictures instead of at the bottom
     #[arg(long, help_heading = LOOKS)]
     pub icicle: bool,
     /// Read keys and looks from this file [default: `flametop/config.toml` below `$XDG_CONFIG_HOME` or `~/.config`]
@@ -285,7 +285,7 @@ pub struct Record {
     #[command(flatten)]
     pub sampling: Sampling,
     /// Stop after this time: 30 (seconds), 90s, 10m, 2h; otherwise at Ctrl-C or at the end of the command
-    #[arg(short, long, value_name = "SECS", value_parser = parse_duration, help_heading = SAMPLES)]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration, help_heading = SAMPLES)]
     pub duration: Option<Duration>,
     /// Write to this file
     #[arg(short, long, value_name = "FILE", help = output_help(), help_heading = FILE)]

@@ -10,16 +10,16 @@
  *                               ╚═► n2 has the same pc, stack pointer and frame pointer as p2. So p3 is compared: are its return
  *                                   address and frame pointer still at the places where they were found? Then p4, …
  *
- * The result equals a full walk. A frame's rule depends on its pc and on the mapping there, which is of one generation of one address
- * space. The places of return address and frame pointer depend on the rule, the stack pointer and the frame pointer. The words at
- * those places are read again.
+ * The result equals a full walk. A frame's rule depends on its pc and on the mapping there. Mappings are equal, because the last stack is
+ * used only in the same generation of the same address space. The places of return address and frame pointer depend on the rule, the stack
+ * pointer and the frame pointer. The words at those places are read again.
  *
- * A step that needs anything else is never skipped: another register, a signal frame, a guess. past_stack::first lies behind such a
- * step. It also lies behind a root that was found from the thread's data instead of its code. tests/truth compares both methods,
- * sample by sample.
+ * A step that needs anything else is never skipped: another register, a signal frame, a guess. past_stack::first is a frame farther out
+ * than such a step. If a root was found from the thread's data instead of its code, past_stack::first is beyond all frames, so the stack is
+ * not used. tests/truth compares both methods, sample by sample.
  *
- * Why it is faster: a frame takes 24 bytes of a sequential row, which the processor prefetches. Its rule would take a cache line
- * anywhere in 64 KiB of cached rules. docs/measurements.md has the figures.
+ * Why it is faster: a frame takes 24 bytes of an array that is read in order, so the processor prefetches it. Its rule would take a cache
+ * line anywhere in 64 KiB of cached rules. docs/measurements.md has the figures.
  *
  * Requires mapping generations and bpf_for: 6.4 and later.
  */
@@ -48,6 +48,7 @@
 /* Value of past_old and past_new for no stack. */
 #define NO_PAST PAST_STACKS
 
+/* Returns the LINK() of these places: cfa is the caller's stack pointer; fp_place 0: not saved. Returns LINK_OTHER if it does not fit. */
 static __always_inline __u32 link_of(__u64 cfa, __u64 ra_place, __u64 fp_place)
 {
 	__u64 ra_slot = (cfa - ra_place) >> 3;
@@ -58,6 +59,7 @@ static __always_inline __u32 link_of(__u64 cfa, __u64 ra_place, __u64 fp_place)
 	return LINK(ra_slot, fp_slot);
 }
 
+/* Returns an element of cpu->past; NULL for NO_PAST. */
 static __always_inline struct past_stack *past_stack(struct cpu_state *cpu, __u32 number)
 {
 	struct past_stack *stack;
@@ -71,6 +73,7 @@ static __always_inline struct past_stack *past_stack(struct cpu_state *cpu, __u3
 	return stack;
 }
 
+/* Returns the place of a frame in a stack. Frames are numbered from the innermost one; frame n replaces frame n - PAST_FRAMES. */
 static __always_inline struct past_frame *past_frame(struct past_stack *stack, __u32 number)
 {
 	struct past_frame *frame;
@@ -82,8 +85,9 @@ static __always_inline struct past_frame *past_frame(struct past_stack *stack, _
 }
 
 /*
- * Returns the number of the element that holds a thread's last stack. Each element except the spare one belongs to a slot. A hash of the
- * tid selects the slot. In past_of, a slot holds the element's number xor the slot: so a map of zeros begins with different numbers.
+ * Returns the number of the element of cpu->past that holds a thread's last stack. A hash of the tid selects a slot, and each slot owns one
+ * element. One element is spare: the next stack is kept there. past_of has the number of each slot's element, xor the slot's number. So a
+ * new map, which is all zeros, gives each slot another element.
  */
 static __always_inline __u32 place_of_past(struct cpu_state *cpu, __u32 tid, __u32 *slot)
 {
@@ -119,7 +123,7 @@ static __always_inline void fetch_past(struct cpu_state *cpu, __u32 tid)
 		*(volatile __u64 *)((char *)&cpu->walk + 64 * line);
 }
 
-/* Finds the last stack of the current thread, and prepares to keep the new one. */
+/* Finds the last stack of the current thread, and prepares to keep the new one. `anew`: does neither. */
 static __always_inline void recall(struct cpu_state *cpu, __u32 tid, int anew)
 {
 	struct walk *walk = &cpu->walk;
@@ -141,8 +145,8 @@ static __always_inline void recall(struct cpu_state *cpu, __u32 tid, int anew)
 	if (!old || !new)
 		return;
 	/*
-	 * Reuses the mapping of the innermost frame. The next sample mostly has the same one, which saves a look-up and a cache line.
-	 * A mapping that was found while a writer was active belongs to a generation that never comes again.
+	 * Reuses the mapping of the innermost frame. Two samples in a row mostly have the same one: this saves a look-up and a cache line.
+	 * A mapping that was found while a writer changed mappings is not reused: its generation never comes again.
 	 */
 	new->map.size = 0;
 	if (old->tid != tid || old->mm != walk->space.mm || old->id != walk->space.id || old->sequence != walk->space.sequence)
@@ -164,7 +168,8 @@ static __always_inline void keep_mapping(struct cpu_state *cpu)
 }
 
 /*
- * Forgets the mapping of an address, because its table was removed. The next sample looks the mapping up again, and requests a table.
+ * Forgets the current mapping, which has this address, because its table was removed. The next sample looks the mapping up again, and
+ * requests a table.
  */
 static __always_inline void forget_mapping(struct cpu_state *cpu, __u64 address)
 {
@@ -187,7 +192,10 @@ static __always_inline void forget_mapping(struct cpu_state *cpu, __u64 address)
 		old->map.size = 0;
 }
 
-/* Keeps the frame that was added last. Returns whether the last stack has the same frame and can be followed from there. */
+/*
+ * Keeps the frame that was added last: `frame` is its pc and enum frame_bits. Returns whether the thread's last stack has the same frame
+ * and can be followed from there.
+ */
 static __always_inline int keep_frame(struct cpu_state *cpu, __u64 frame)
 {
 	struct walk *walk = &cpu->walk;
@@ -233,10 +241,13 @@ static __always_inline int keep_frame(struct cpu_state *cpu, __u64 frame)
 	       at < old->frames;
 }
 
-/* Follows the last stack from the current frame on. Returns whether it led to the root. If not, the walk is where it was. */
+/*
+ * Follows the thread's last stack from the current frame on. Returns whether it led to the root. If not, the walk is where it was, and does
+ * not use the last stack any more.
+ */
 __noinline int retrace(struct cpu_state *cpu)
 {
-	/* Never called without bpf_for. But the verifier checks global functions anyway: this removes the missing kfunc. */
+	/* Never called without bpf_for. But the verifier checks global functions anyway: this test removes the missing kfunc. */
 	if (!bpf_ksym_exists(bpf_iter_num_new))
 		return 0;
 	if (!cpu)
@@ -283,7 +294,7 @@ __noinline int retrace(struct cpu_state *cpu)
 	return whole;
 }
 
-/* Keeps a stack that was walked to its root. It replaces the thread's last one. */
+/* Keeps a stack if it was walked to its root. It replaces the last stack in the thread's slot. */
 static __always_inline void remember(struct cpu_state *cpu, __u32 tid)
 {
 	struct walk *walk = &cpu->walk;

@@ -2,13 +2,13 @@
 /*
  * Undoes the changes that uprobes of any program have made to a process, so that the walk continues.
  *
- * The kernel keeps a page in the process ("[uprobes]" in /proc/PID/maps), where a walk would end:
+ * The kernel keeps a page in the process ("[uprobes]" in /proc/PID/maps). A walk would end there. A pc is in this page for two reasons:
  *
  *   uretprobe     The function's return address is replaced by that of a trampoline in the page. A list of the task has the true one.
  *   single step   The instruction that the breakpoint replaced runs from a slot in the page.
  *
  *   stack:  … │ trampoline │ …         utask->return_instances ─► {stack, orig_ret_vaddr} ─► … ─► NULL, innermost first
- *                    ▲ stack, x86; the word above, arm64
+ *                    ▲ stack: the stack pointer at the function's entry. It points here on x86, and above the function's frame on arm64
  */
 #ifndef FLAMETOP_UPROBES_H
 #define FLAMETOP_UPROBES_H
@@ -23,8 +23,8 @@
 #define TRAMPOLINE_PUSHES 24
 
 /*
- * Goes to the caller from the end of the trampoline. Returns whether it did. There the call is no longer in the list, and the kernel has
- * put the return address in the place of rax.
+ * Goes to the caller if pc is at the end of the trampoline, behind its system call. Returns whether it did. The system call has removed the
+ * call from the list, and has put the return address in the place of rax.
  *
  *   syscall;  pop r11   pop rcx   ret      41 5b 59 c3
  */
@@ -53,8 +53,8 @@ static __always_inline int finish_trampoline(struct walk *walk)
 }
 
 /*
- * Sets pc and stack pointer to their values without uprobes, if pc is in the page of uprobes. Returns whether it did. The list also
- * holds calls that a longjmp has left, until the next return. Living calls with the same place on the stack come before them.
+ * Sets pc and stack pointer to the values that they would have without uprobes, if pc is in the page of uprobes. Returns whether it did.
+ * The list also holds calls that a longjmp has left, until the next return. Living calls with the same place on the stack come before them.
  */
 __noinline int leave_uprobes(struct cpu_state *cpu)
 {

@@ -46,7 +46,7 @@ static __always_inline int enter_mapping(struct cpu_state *cpu, __u64 address)
 	struct walk *walk = &cpu->walk;
 	int reason = locate(cpu, address);
 
-	/* A return to the first byte of the uprobes page is looked up one byte before it, where nothing may be mapped. */
+	/* A return to the first byte of the uprobes page is looked up at the byte before the page, where nothing may be mapped. */
 	if (unlikely(reason || walk->map.kind == CODE_ANONYMOUS) && leave_uprobes(cpu))
 		return -1;
 	if (likely(!reason)) {
@@ -158,9 +158,10 @@ static __always_inline int is_between_programs(struct task_struct *task, __u8 en
  * frames, end. Afterwards walk->moved tells whether a page of the stack was taken away meanwhile. Then the frames may be wrong.
  *
  *   tick       the context of the clock's program; NULL at events
+ *   max_depth  a walk of frame pointers counts as cut at this many frames; other walks do not use it
  *   returned   pc is an address that a call has just returned to
- *   left       the function that was called, if it is known; else 0
- *   again      do not use the thread's last stack
+ *   left       the function that was called and has just returned, if it is known; else 0. It is added as the innermost frame
+ *   again      the sample is walked once more: do not use the thread's last stack, and do not keep this one
  *
  *   PF_KTHREAD, PF_IO_WORKER   never has a user stack
  *   PF_USER_WORKER             (vhost, 6.4) never has a user stack either; tested last, because before 5.17 the bit had another meaning

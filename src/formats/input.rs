@@ -1,7 +1,7 @@
 //! Reads the lines of a file of any size, in UTF-8 or UTF-16, and holds at most one chunk or one line in memory.
 //!
-//! A file in UTF-16 with a byte order mark is returned as UTF-8. The bytes of any other file are returned unchanged, without the
-//! mark.
+//! A file in UTF-16 with a byte order mark is returned as UTF-8. The bytes of any other file are returned unchanged. Only a byte order
+//! mark is left out.
 
 use std::io::{self, Chain, Cursor, Read};
 
@@ -40,7 +40,7 @@ pub(super) struct Lines<R> {
 }
 
 impl<R: Read> Lines<R> {
-    /// Checks the first bytes for a byte order mark, and for signs of another format.
+    /// Checks the first bytes for a byte order mark. A file that is empty, or whose first bytes are those of another format, is an error.
     pub(super) fn new(mut input: R) -> Result<Lines<R>, FormatError> {
         let mut head = [0u8; MAGIC_BYTES];
         let length = fill(&mut input, &mut head).map_err(FormatError::Read)?;

@@ -9,9 +9,9 @@
 //!                  └─ waits for 30 ms ─► left behind ─► has its answer ─► end
 //! ```
 //!
-//! Bounds: among the workers that are not left behind, one is kept for root. Files of one user leave at most [`MAX_LEFT_OF_USER`] workers
-//! behind, files of all users but root [`MAX_LEFT_OF_OTHERS`], files of root [`MAX_LEFT_OF_ROOT`]. A user at the bound may not begin until
-//! one comes back.
+//! Bounds: among the workers that are not left behind, one is kept for root. No worker begins for a user while that user's files have left
+//! [`MAX_LEFT_OF_USER`] workers behind, or files of all users but root have left [`MAX_LEFT_OF_OTHERS`]. Root has only its own bound,
+//! [`MAX_LEFT_OF_ROOT`]. Workers that work already when a bound is reached may still be left behind, beyond the bound.
 //!
 //! [`io_timeout`](super::io_timeout) notes the waits of a thread in [`Waits`].
 
@@ -22,31 +22,32 @@ use std::time::{Duration, Instant};
 
 use crate::profile::UserId;
 
-/// A worker that waits for longer is left behind. Files on a disk are opened in less than a millisecond, those of a network in a few.
+/// A worker that waits for this long is left behind. Files on a disk are opened in less than a millisecond, files of a network in a few
+/// milliseconds.
 pub const PROMPT: Duration = Duration::from_millis(30);
 
-/// Most workers left behind by files of one user other than root.
+/// While files of one user other than root have left this many workers behind, none begins for that user.
 pub const MAX_LEFT_OF_USER: usize = 4;
-/// Most workers left behind by files of all users but root.
+/// While files of all users but root have left this many workers behind, none begins for any of these users.
 pub const MAX_LEFT_OF_OTHERS: usize = 24;
-/// Most workers left behind by files of root.
+/// While files of root have left this many workers behind, none begins for root.
 pub const MAX_LEFT_OF_ROOT: usize = 8;
 
 const ROOT: UserId = UserId(0);
 
-/// Whether a thread waits for a file, since when, and how long it has waited in all.
+/// Whether a thread waits for a file, since when, and how long it waited before: the sum of waits that [`Waits::take_waited`] takes.
 #[derive(Clone, Default, Debug)]
 pub struct Waits(Arc<Times>);
 
 #[derive(Default, Debug)]
 struct Times {
-    /// Nanoseconds since [`EPOCH`]; 0: it does not wait.
+    /// When the wait began, by [`nanoseconds`]; 0: it does not wait.
     since: AtomicU64,
-    /// Nanoseconds of all waits that have ended.
+    /// Nanoseconds of the waits that have ended and were not taken yet.
     waited: AtomicU64,
 }
 
-/// The origin of times: a nanosecond before the first question.
+/// The time of the first question. [`nanoseconds`] counts it as 1, because 0 means that a thread does not wait.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 fn nanoseconds(at: Instant) -> u64 {
@@ -58,7 +59,7 @@ thread_local! {
 }
 
 impl Waits {
-    /// Notes the waits of this thread, until it ends or another follows it.
+    /// From now on, notes the waits of this thread: until the thread ends, or other [`Waits`] follow it.
     pub fn follow_this_thread(&self) {
         OF_THIS_THREAD.with(|of_this| *of_this.borrow_mut() = Some(self.clone()));
     }
@@ -71,13 +72,13 @@ impl Waits {
         }
     }
 
-    /// Takes the time that was waited since the last call.
+    /// Returns how long the waits took that have ended since the last call.
     pub fn take_waited(&self) -> Duration {
         Duration::from_nanos(self.0.waited.swap(0, Ordering::AcqRel))
     }
 }
 
-/// Notes that this thread waits, until it is dropped.
+/// As long as it lives, the waits of this thread say that the thread waits.
 pub(super) struct Waiting(Option<Waits>);
 
 impl Waiting {

@@ -6,8 +6,8 @@
 //!
 //! A hostile process can claim any count and length. Each is compared with a limit and the file's length before anything is allocated.
 //!
-//! The library `object` is not used. Without a mapping it reads through a cache that never frees memory, and hostile headers can make the
-//! cache larger than the file.
+//! The library `object` is not used. It reads a file that is not mapped into memory through a cache that never frees memory, and hostile
+//! headers can make this cache larger than the file.
 
 use super::numbers::{u16_at, u32_at, u64_at};
 use super::read_at::{ReadAt, Unreadable, read};
@@ -260,7 +260,7 @@ pub(crate) struct NamedHeaders {
 }
 
 impl NamedHeaders {
-    /// Returns a section's name; `None` if it lies outside of the names.
+    /// Returns a section's name; `None` if it does not begin and end within the names.
     pub(crate) fn name(&self, section: &SectionHeader) -> Option<&[u8]> {
         let rest = self.names.get(section.name as usize..)?;
         Some(rest.get(..memchr::memchr(0, rest)?).unwrap_or(rest))

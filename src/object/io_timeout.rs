@@ -9,8 +9,8 @@
 //!                                                           nothing else is asked of that place for that user
 //! ```
 //!
-//! `user` is the user who chose the file: the user whose process names it. When a few threads have been left behind for a user's files, no
-//! further work is done for that user until one of them comes back. Other users are not affected.
+//! `place` is a [`FailureDomain`]. `user` is the user who chose the file: the user whose process names it. When a few threads have been
+//! left behind for a user's files, no further work is done for that user until one of them comes back. Other users are not affected.
 //!
 //! Files are opened this way, and remote files are read this way ([`Opened`]). Files on a disk of this machine are read directly.
 
@@ -29,11 +29,12 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use super::crew;
 use crate::locks;
 
-/// How long opening a file may take. A disk that has to start turning takes longer than a working server.
+/// How long opening a file, or one read of a remote file, may take. A disk that has to start turning takes longer than a working server.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// Most threads that are left behind. Beyond that, work is done only for root's files until one comes back.
+/// While this many threads are left behind, work is done only for root's files.
 const MAX_LEFT: usize = 256;
-/// Most threads that are left behind for the files of one user, and for those of root, whose file systems all users share.
+/// While this many threads are left behind for the files of one user, no more work is done for that user. Root's number is larger, because
+/// all users share root's file systems.
 const MAX_LEFT_OF_USER: usize = 8;
 const MAX_LEFT_OF_ROOT: usize = 64;
 /// Most idle threads that are kept for the next work.
@@ -60,7 +61,7 @@ const FAR: [u64; 15] = [
 /// A device, as `st_dev` has it.
 pub type Device = u64;
 
-/// The part of the file systems that answers, or fails to answer, as a whole.
+/// A place: a part of the file systems that answers, or fails to answer, as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FailureDomain(u64);
 
@@ -125,7 +126,9 @@ pub fn left_behind() -> usize {
 
 /// Does work that may wait for files of a place, for at most `time`. `user` is the user who chose the file.
 ///
-/// Fails with [`io::ErrorKind::TimedOut`] after that. The thread still finishes `work`, and its result is dropped.
+/// Fails with [`io::ErrorKind::TimedOut`] after that. The thread still finishes `work`, and its result is dropped. Fails in the same way
+/// at once, without doing the work, while a thread is left behind at this place for this user, or too many threads are left behind. Also
+/// fails if `work` panics.
 pub fn within<T: Send + 'static>(
     user: User,
     place: FailureDomain,
@@ -196,7 +199,8 @@ fn serve(first: Work) {
     }
 }
 
-/// Whether a device is a disk of this machine, so that its files need no time limit.
+/// Whether the number of a device is that of a disk of this machine. Its files mostly need no time limit. But a program may serve the file
+/// system on a disk: see [`Opened::new`].
 pub fn is_disk(device: Device) -> bool {
     // File systems without a disk have major number 0: all remote ones, but also file systems in memory, btrfs and overlayfs.
     rustix::fs::major(device) != 0
@@ -211,7 +215,8 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Queries the kind of the file's file system. This may wait, like opening the file, so it must be done [`within`] a time.
+    /// Takes an open file, and queries whether its file system is remote. The query may wait, like opening the file, so it must be done
+    /// [`within`] a time.
     pub fn new(user: User, file: File) -> io::Result<Opened> {
         let device = file.metadata()?.dev();
         // The device number does not decide, because a program may serve a disk (fuseblk).
@@ -224,7 +229,7 @@ impl Opened {
         self.place.is_none().then_some(&*self.file)
     }
 
-    /// Calls `question` with the file, within the time limit if the file is remote.
+    /// Calls `question` with the file, within [`PATIENCE`] if the file is remote.
     pub fn ask<T: Send + 'static>(&self, question: impl FnOnce(&File) -> io::Result<T> + Send + 'static) -> io::Result<T> {
         let Some((user, place)) = self.place else { return question(&self.file) };
         let file = Arc::clone(&self.file);

@@ -1,4 +1,4 @@
-//! A function's source and its instructions, and the row of each of the function's addresses. Plain data: the symbolizer makes it, the
+//! A function's source and its instructions, and the rows on which the function's addresses are. Plain data: the symbolizer makes it, the
 //! screen shows it beside the weights of [`Addresses`](super::Addresses).
 
 use crate::profile::FrameWeight;
@@ -22,13 +22,13 @@ pub struct SourceLocation {
 pub struct Listing {
     /// The function.
     pub label: LabelId,
-    /// The address that selected it, since other functions may have the same name.
+    /// The address by which the function was selected, because other functions may have the same name.
     pub by: FrameId,
     /// The function's source; or a sentence that says why there is none.
     pub source: Result<Rows, String>,
     /// The function's instructions; or a sentence that says why there are none.
     pub code: Result<Rows, String>,
-    /// The addresses that were known when it was made. Addresses that come later are on no row yet.
+    /// The function's addresses that were known when the listing was made. Addresses that come later are on no row yet.
     pub known: FxHashSet<FrameId>,
 }
 
@@ -48,7 +48,7 @@ pub struct Rows {
     pub note: String,
     /// The rows, in order.
     pub rows: Vec<Row>,
-    /// Index of the row of each address. Other addresses of the function have no row.
+    /// The index of an address's row. Addresses of the function that are on no row are not in the map.
     pub row_of: FxHashMap<FrameId, usize>,
 }
 
@@ -90,7 +90,8 @@ impl RowWeights {
         weights
     }
 
-    /// Returns the row with the most own weight. If no row has own weight, returns the row with the most total weight.
+    /// Returns the index of the row with the most own weight. Among rows with equal own weight, returns the one with the most total weight,
+    /// and of several such rows the first. Returns `None` if no row has weight.
     pub fn hottest(&self) -> Option<usize> {
         let heaviest = self.rows.iter().enumerate().max_by_key(|(at, weight)| (**weight, std::cmp::Reverse(*at)));
         heaviest.filter(|(_, weight)| **weight != (0, 0)).map(|(at, _)| at)

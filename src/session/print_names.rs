@@ -8,7 +8,8 @@ use crate::cli::NamesOf;
 use crate::profile::{ElfAddress, sanitize};
 use crate::symbolize::{Detail, Function, Resolver};
 
-/// Prints the functions at each address, innermost first, and an empty line after each address.
+/// Prints the functions at each address, innermost first, and an empty line after each address. A function takes two lines: its name, and
+/// its file and line; `??` stands for what is not known. Without addresses as arguments, reads them from the standard input, one a line.
 pub(super) fn run(options: &NamesOf) -> Result<()> {
     let detail = (!options.mangled).then(Detail::default);
     let shown = options.file.display();
@@ -38,7 +39,7 @@ pub(super) fn run(options: &NamesOf) -> Result<()> {
     out.flush().context("failed to write to the standard output")
 }
 
-/// Parses a hexadecimal number, with or without 0x. The highest number is refused, since ranges end behind their last address.
+/// Parses a hexadecimal number, with or without 0x. The highest number is refused: the end of a range is the number after its last address.
 fn parse(text: &str) -> Option<u64> {
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
     u64::from_str_radix(digits, 16).ok().filter(|address| *address < u64::MAX)

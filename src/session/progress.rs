@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::profile::{Profile, UserEnd};
 use crate::ui::format_grouped as grouped;
 
-/// The counts so far. Each call counts only the samples that came since the last call.
+/// The counts so far. Each call of [`line`](Self::line) counts only the samples that came since the last call.
 #[derive(Default)]
 pub(super) struct Progress {
     /// Number of the next sample to count.
@@ -13,7 +13,8 @@ pub(super) struct Progress {
     /// Samples with a user stack, and those of them whose stack is whole.
     user: u64,
     whole: u64,
-    /// Whether some walks ended by frame pointers. Only names tell whether these stacks are whole, and the names are not known yet.
+    /// Whether some stacks end where the chain of frame pointers ended. Only names tell whether these stacks are whole, and the names are
+    /// not known yet. So the line has no percentage.
     is_unsure: bool,
 }
 

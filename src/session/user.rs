@@ -1,7 +1,7 @@
 //! The user who runs a command that flametop starts: `--user NAME`.
 //!
-//! `/etc/passwd` and `/etc/group` are read. If `/etc/passwd` lacks a name, `getent` is run, because it also knows users of directory
-//! services such as LDAP. Then `id` lists the groups of that user.
+//! `/etc/passwd` and `/etc/group` are read. If `/etc/passwd` lacks the user, `getent` is run, because it also knows users of directory
+//! services such as LDAP. The groups of such a user are those that `id` lists.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -22,7 +22,7 @@ use rustix::thread::{
 /// Longest answer of `getent` and `id` that is read.
 const LONGEST_ANSWER: usize = 1 << 16;
 
-/// An entry of the user database.
+/// A user: the entry of the user database, and the user's groups.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct User {
     pub(super) name: String,
@@ -142,7 +142,8 @@ fn answer_of(program: &str, arguments: &[&str]) -> Option<String> {
 }
 
 impl Ids {
-    /// Changes the calling process to this user. The process has one thread. Groups are changed first; no capability is left afterwards.
+    /// Changes the calling thread to this user; so the process must have no other thread. Groups are changed first: after the
+    /// change of user, the thread may not change them. Unless the user is root, no capability is left afterwards.
     pub(super) fn become_them(&self) -> Result<()> {
         let (user, group) = (Uid::from_raw(self.user), Gid::from_raw(self.group));
         if rustix::process::geteuid() != user || rustix::process::geteuid().is_root() {
@@ -179,8 +180,9 @@ impl FromStr for Ids {
     }
 }
 
-/// Returns a sentence about a command that runs as root because flametop was started with sudo and without `--user`. Returns `None` where
-/// no user would be surprised.
+/// Returns a sentence for a command without `--user`: it runs as root because flametop was started with sudo, and `--user` starts it as
+/// the user who called sudo. Returns `None` if flametop does not run as root, or if the caller of sudo is root, is not known, or has
+/// an unusual name.
 pub(super) fn runs_as_root(name: &str) -> Option<String> {
     let caller = std::env::var_os("SUDO_USER")?;
     let is_plain = |name: &OsStr| name.as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.@".contains(byte));

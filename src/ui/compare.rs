@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!            b             b: the samples on screen become the baseline, as a copy
-//! ───────────┼────────►    d: compares later samples with it, or the chosen range of time, process or filter
+//! ───────────┼────────►    d: compares later samples with it, or those of the chosen range of time, process or filter
 //!  baseline  │  since
 //!
-//!                 d        d without a baseline: compares the last 10 s with the 60 s before, or the chosen time
-//! ─────┼──────┼───┼────    with six times as much before it
+//!                 d        d without a baseline: compares the last 10 s with the 60 s before them,
+//! ─────┼──────┼───┼────    or a chosen time with the time before it, six times as long
 //!      │ 60 s │10 s
 //! ```
 
@@ -62,7 +62,7 @@ impl Scene {
         self.say(format!("the samples shown are the baseline{what}"));
     }
 
-    /// Shows the difference, or the current samples alone.
+    /// Shows the difference, or, if it is shown, the current samples alone. Without a baseline, the time before becomes the baseline.
     pub(super) fn toggle_difference(&mut self) {
         if self.compare.on {
             return self.leave_difference();
@@ -76,7 +76,8 @@ impl Scene {
         self.say_what_is_compared();
     }
 
-    /// Shows the current samples alone.
+    /// Shows the current samples alone. A baseline that [`toggle_difference`](Self::toggle_difference) has marked is forgotten, and the
+    /// time on screen is as before. A baseline that the user has marked stays.
     pub(super) fn leave_difference(&mut self) {
         self.compare.on = false;
         if let Some(before) = self.compare.before.take() {
@@ -187,8 +188,8 @@ impl Scene {
         }
     }
 
-    /// Returns the end of the baseline if it lies within the time on screen. Only later samples are then compared with the
-    /// baseline.
+    /// Returns the end of the baseline if a difference is shown and this end lies within the time on screen. Only samples after it are then
+    /// compared with the baseline. `None` if a time from one moment to another is chosen, or if old samples fade.
     pub(super) fn since_baseline(&self) -> Option<Timestamp> {
         let mark = self.compare.baseline.as_ref().filter(|_| self.compare.on)?;
         let TimeRange::Between(_, to) = mark.query.range else { return None };

@@ -14,21 +14,25 @@ use super::screen;
 use super::view::View;
 
 impl App {
+    /// Opens a prompt that contains `text`, and notes the present search: Esc returns to it.
     pub(super) fn open_prompt(&mut self, kind: PromptKind, text: String) {
         self.search_before.clone_from(&self.scene.search);
         self.overlay = Some(Overlay::Prompt(Prompt::new(kind, text)));
     }
 
+    /// Returns the list of processes to choose from.
     pub(super) fn process_picker(&self) -> Picker {
         // The process of the frame under the cursor comes first, so that `p Enter` drills into it.
         let cursor = self.views.flame.cursor.path.first().copied();
         Picker::processes(&self.scene.names, &self.scene.snapshot, self.scene.query.target.tgids.first().copied(), cursor)
     }
 
+    /// Returns the list of threads to choose from.
     pub(super) fn thread_picker(&self) -> Picker {
         Picker::threads(&self.scene.names, &self.scene.snapshot, &self.scene.query.target)
     }
 
+    /// Passes a key to the open dialog, applies its result, and closes it when it is done.
     pub(super) fn on_overlay_key(&mut self, key: KeyEvent, effects: &mut Vec<Effect>) {
         let Some(mut overlay) = self.overlay.take() else { return };
         let keep_open = match &mut overlay {
@@ -82,7 +86,7 @@ impl App {
         self.preview_search();
     }
 
-    /// Shows the matches in the picture while a search is being typed.
+    /// While a pattern is being typed, shows its error in the prompt. While a search is being typed, also shows its matches in the picture.
     pub(super) fn preview_search(&mut self) {
         if let Some(Overlay::Prompt(prompt)) = &mut self.overlay {
             let text = prompt.line.text();
@@ -139,6 +143,7 @@ impl App {
         }
     }
 
+    /// Returns a request to save what is on screen to a file, but not over an existing one.
     pub(super) fn save_order(&self, path: PathBuf) -> SaveRequest {
         SaveRequest {
             path,
@@ -156,6 +161,7 @@ impl App {
         }
     }
 
+    /// Applies the chosen row of a list to the query. Then leaves the view of processes for the flame graph.
     pub(super) fn choose(&mut self, choice: Choice) {
         match choice {
             Choice::AllProcesses => {

@@ -21,10 +21,10 @@ use crate::profile::UserEnd;
 
 /// Most frames of a walk: `MAX_USER_FRAMES` of bpf/record.h.
 const MOST_FRAMES: usize = 2048;
-/// Most changes of stacks: `MAX_SWITCHES` of bpf/walk/walk.h.
+/// Most changes of stacks: `MAX_SWITCHES` of bpf/walk/step.h.
 const MOST_SWITCHES: u8 = 8;
-/// x28 of arm64, where Go keeps g, the goroutine that it runs. `NO_SIGNAL` is a bit in the same mask of known registers: it says
-/// whether a signal has interrupted anything.
+/// x28 of arm64, where Go keeps g, the goroutine that it runs. `NO_SIGNAL` is no register, but has a bit in the same mask of known
+/// registers: the bit is cleared when the walk passes a signal frame.
 const G: u8 = 28;
 const NO_SIGNAL: u8 = 18;
 /// Link register of arm64.
@@ -37,7 +37,7 @@ pub struct Registers {
     pub pc: u64,
     /// General registers by their DWARF numbers.
     pub values: [u64; 32],
-    /// A bit for each register that is known.
+    /// A bit for each register that is known; on arm64 also `NO_SIGNAL`.
     pub valid: u32,
     /// Whether `pc` is a return address: then it is looked up one byte before.
     pub is_return: bool,
@@ -114,7 +114,8 @@ pub struct Machine {
 pub struct Walked {
     /// The frames, innermost first.
     pub frames: Vec<WalkedFrame>,
-    /// The registers of the outermost frame.
+    /// The registers where the walk ended: mostly those of the outermost frame. After [`UserEnd::Cut`], and after [`UserEnd::NoCode`] at a
+    /// caller, those of the caller that was not added.
     pub registers: Registers,
     /// Most frames that it may have.
     room: usize,
@@ -143,7 +144,7 @@ impl Walked {
         end
     }
 
-    /// Returns the address of the code that the outermost frame is in: of the call, not of the instruction after it.
+    /// Returns the address of the code where the walk ended: after a call, the address of the call, not of the instruction behind it.
     pub fn code_address(&self) -> u64 {
         self.registers.pc.wrapping_sub(self.registers.is_return.into())
     }

@@ -15,7 +15,7 @@ use crate::locks;
 /// Usual mount points.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// Longest file that is read: the functions of a kernel with all its modules take 3 MB.
+/// Most bytes that are read of a file; the rest is ignored. The functions of a kernel with all its modules take 3 MB.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// The file system's root directory.

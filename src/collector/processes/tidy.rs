@@ -13,7 +13,7 @@ use crate::profile::{FrameId, Tgid, Timestamp, UserId};
 
 /// How long an exited process is kept for late samples, in nanoseconds. Far more than a drain takes.
 pub(super) const KEEP_EXITED: u64 = 3_000_000_000;
-/// How many exited processes that had samples stay in the shared table, for their names.
+/// Most exited processes that stay in the shared table, for their names. Only processes with samples stay.
 const MAX_REMEMBERED: usize = 16_384;
 /// Most bytes of their command lines.
 const MAX_REMEMBERED_BYTES: usize = 4 << 20;
@@ -25,7 +25,8 @@ const MAX_FRAMES: usize = 1 << 20;
 const SHORT_COMMAND_LINE: usize = 128;
 
 impl ProcessTable {
-    /// Forgets data that is no longer needed. To be called about once a second.
+    /// Notes the exit of processes that are gone although not all their threads were seen to exit. Then forgets data that is no longer
+    /// needed. To be called about once a second.
     pub(crate) fn tidy(&mut self, now: u64, happened: &mut Happened) {
         for tgid in std::mem::take(&mut self.lingering) {
             let waiting = self.states.get(&tgid).is_some_and(|state| state.leader_gone && state.exited.is_none());
@@ -52,7 +53,7 @@ impl ProcessTable {
         self.tidy_files();
     }
 
-    /// Forgets the processes that ended before this time, because no sample needs them.
+    /// Forgets remembered processes that ended before this time: that of the oldest sample kept.
     pub(crate) fn forget_before(&mut self, time: Timestamp) {
         while self.remembered.front().is_some_and(|(exited, ..)| *exited < time.0) {
             self.forget_oldest();
@@ -66,7 +67,8 @@ impl ProcessTable {
         self.remove_shared(time, tgid);
     }
 
-    /// Removes files that no process maps. Then reads processes again if their refused files would find room now.
+    /// Removes files that no process maps, if a sweep is worth its time. Then has processes read again whose files had no room in the table
+    /// before and would find it now.
     pub(super) fn tidy_files(&mut self) {
         if !self.files.is_to_be_swept() {
             return;
@@ -82,6 +84,7 @@ impl ProcessTable {
         }
     }
 
+    /// Forgets the state of a process that exited at `time`. If it had samples, it stays in the shared table and is remembered.
     pub(super) fn forget(&mut self, time: u64, tgid: u32) {
         // Another process may have this number by now.
         if self.states.get(&tgid).is_none_or(|state| state.exited != Some(time)) {
@@ -97,11 +100,12 @@ impl ProcessTable {
         }
     }
 
+    /// Removes a process that exited at `time` from the shared table, unless another process has its number by now.
     pub(super) fn remove_shared(&self, time: u64, tgid: u32) {
         self.shared.remove_if(&Tgid(tgid), |_, process| process.exited == Some(Timestamp(time)));
     }
 
-    /// Brings all data within its bounds. To be called about once a second.
+    /// Brings mappings, frame caches, interpreters' functions and command lines within their bounds. To be called about once a second.
     pub(super) fn keep_bounds(&mut self) {
         let held = self.states.values().map(|state| state.mappings_memory()).sum::<usize>();
         self.mappings_memory = held;
@@ -115,7 +119,7 @@ impl ProcessTable {
         self.cut_command_lines();
     }
 
-    /// Bytes held about processes. Mappings are counted once a second.
+    /// Bytes held about processes. Mappings and interpreters' functions are counted once a second.
     pub(crate) fn memory(&self) -> usize {
         let of_states = self.states.len() * size_of::<ProcessState>() + self.states.capacity() * 24;
         let frames = self.states.values().map(|state| state.frames.capacity()).sum::<usize>() + self.kernel_frames.capacity();
@@ -150,8 +154,9 @@ impl ProcessTable {
         }
     }
 
-    /// Forgets functions of interpreters if all of them together take too many bytes. The user who has the most loses them, in the largest
-    /// processes first. Otherwise many small processes of another user would push out one large process.
+    /// Forgets interpreters' functions if all of them together take too many bytes. The user whose functions take the most bytes loses
+    /// those of the user's largest processes. The largest processes of all users would be a worse choice: a user with many small processes
+    /// would push out another user's one large process.
     fn tidy_functions(&mut self) {
         let bytes = |state: &ProcessState| state.scripts.own_bytes();
         let mut of_users: FxHashMap<UserId, usize> = FxHashMap::default();

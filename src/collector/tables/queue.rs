@@ -1,7 +1,7 @@
 //! The queue of files that need a table, with a budget of CPU time for each user. Pure.
 //!
-//! Making a table takes from a few milliseconds to a second of CPU time, and any user can run new programs. So the time is counted, and
-//! refilled at a fixed rate:
+//! Making a table takes from a few milliseconds to a second of CPU time, and any user can run new programs. So each user has a budget of
+//! CPU time. Tables use it up, and it is refilled at a fixed rate:
 //!
 //! ```text
 //! a quarter of one CPU ─┬─ half: root ─────────── at most 8 s saved up: enough for all programs of a starting desktop
@@ -11,9 +11,11 @@
 //!
 //! Time spent waiting for a user's files is charged like CPU time: while a worker waits, it makes no tables for others.
 //!
-//! A user whose time is used up waits until it is positive again. A job that has begun is finished, and may leave a debt. The host's files
-//! that only root can write are charged to root, even if another user runs them, because only installed files can cause this cost. Users
-//! with time left are served in turns.
+//! A user whose budget is used up waits until it is positive again. A job that has begun is finished, and may leave a debt. Users with time
+//! left are served in turns.
+//!
+//! The host's files that only root can write are charged to root, even if another user runs them: only installed files can cause this
+//! cost, and other users cannot install any.
 
 use crate::collector::wire::records::ObjectKey;
 use std::collections::{BTreeMap, VecDeque};
@@ -23,8 +25,9 @@ use std::time::{Duration, Instant};
 use crate::collector::wire::perf_records::Identity;
 use crate::profile::{FileNamespace, UserId};
 
-/// Number of threads that make tables, without the threads that are left behind. Analysing a large program takes seconds, and with several
-/// threads the next program does not wait for it. One thread works for root only.
+/// Number of threads that make tables. Threads that are left behind, because they wait for a file, are not counted: others take their
+/// places. Analysing a large program takes seconds. With several threads, the next program need not wait for it. One thread is kept for
+/// root.
 pub(super) const WORKERS: usize = 3;
 
 /// CPU seconds per second that tables may take.
@@ -34,7 +37,7 @@ pub(super) const RATE: f64 = 0.25;
 const SAVED_BY_ROOT: f64 = 8.0;
 const SAVED: f64 = 3.0;
 
-/// Most jobs that wait, of all users. A user other than root may have a quarter of them.
+/// Most jobs of all users that wait. A user other than root may have a quarter of this number.
 const MOST_WAITING: usize = 4096;
 const MOST_WAITING_OF_USER: usize = MOST_WAITING / 4;
 
@@ -46,9 +49,10 @@ const ROOT: UserId = UserId(0);
 /// The known identity of a job's file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sought {
-    /// The kernel's key of the file, because a sample hit it.
+    /// The kernel's key of the file: the kernel's walk of a sample hit the file.
     Sampled(ObjectKey),
-    /// The identity from the event of its mapping, because a waiting sample has a caller in the file.
+    /// The identity from the event of the file's mapping: a sample with a caller in the file waits for the table, and no walk in the
+    /// kernel has hit the file.
     Mapped(Identity),
 }
 
@@ -71,6 +75,7 @@ pub(super) struct Job {
     pub(super) user: UserId,
     /// The namespace of the paths.
     pub(super) files: FileNamespace,
+    /// First address of the file's mapping in process `tgid`, and the address after its last.
     pub(super) mapping: (u64, u64),
     /// Possible paths of the file, as its process sees them; the likeliest first.
     pub(super) paths: Vec<Arc<str>>,
@@ -101,7 +106,7 @@ impl Line {
 #[derive(Debug)]
 pub(super) enum Next {
     Job(Job),
-    /// There are jobs, but each of their users either has no time left or may have no further worker.
+    /// There are jobs, but each of their users either has no time left or may have no further worker. Ask again after this time.
     Wait(Duration),
     Nothing,
 }
@@ -131,6 +136,7 @@ impl Queue {
         is_known && self.length < MOST_WAITING && (user == ROOT || of_user < MOST_WAITING_OF_USER)
     }
 
+    /// Appends a job to its user's jobs. Does not check for room: see [`has_room`](Self::has_room).
     pub(super) fn push(&mut self, job: Job) {
         self.length += 1;
         self.users.entry(job.user.0).or_insert_with(|| Line::new(job.user)).jobs.push_back(job);
@@ -162,7 +168,7 @@ impl Queue {
         self.users.entry(user.0).or_insert_with(|| Line::new(user)).left -= time.as_secs_f64();
     }
 
-    /// Subtracts time that was spent waiting for the user's files.
+    /// Subtracts the time spent waiting for the user's files from the user's budget. [`spent`](Self::spent) does not count it.
     pub(super) fn charge_wait(&mut self, user: UserId, time: Duration) {
         if !time.is_zero() {
             self.users.entry(user.0).or_insert_with(|| Line::new(user)).left -= time.as_secs_f64();
@@ -206,10 +212,12 @@ impl Queue {
         self.users.retain(|user, line| *user == ROOT.0 || line.left < line.most || !line.jobs.is_empty());
     }
 
+    /// Returns the number of jobs that wait.
     pub(super) fn len(&self) -> usize {
         self.length
     }
 
+    /// Drops all jobs. Budgets stay.
     pub(super) fn clear(&mut self) {
         self.length = 0;
         self.users.values_mut().for_each(|line| line.jobs.clear());
@@ -233,7 +241,9 @@ pub(crate) struct MappedRequest {
     pub(crate) tgid: u32,
     /// The user who is charged for the process.
     pub(crate) user: UserId,
+    /// The namespace of `path`.
     pub(crate) files: FileNamespace,
+    /// First address of the mapping, and the address after its last.
     pub(crate) mapping: (u64, u64),
     pub(crate) path: Arc<str>,
     pub(crate) identity: Identity,

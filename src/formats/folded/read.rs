@@ -1,9 +1,9 @@
-//! Converts folded stacks to samples: one sample a line, in one pass, with the memory of one chunk.
+//! Converts folded stacks to samples: one sample a line. Reads the file in one pass, and holds one chunk of it in memory.
 //!
 //! Most time is spent on looking up names (about 25 a line), so two methods avoid lookups. First, files are usually sorted: frames
 //! that a line shares with the line before are not looked up at all. Second, a name that was seen before is found by its bytes as
 //! stored in the file, without decoding them. The table for that belongs to this load only, so the locks of the shared tables are
-//! not taken. In unsorted files, most time is spent on waiting for memory in the trie. There, several lines are looked up together.
+//! not taken. In unsorted files, most time is spent on waiting for memory in the trie. So several of their lines are looked up together.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -20,7 +20,7 @@ use crate::profile::{EventSource, FrameId, FrameKind, Names, Profile, Sample, St
 /// Upper limit for the sum of all counts: views add and subtract signed weights.
 const MAX_TOTAL: u64 = i64::MAX as u64;
 
-/// Contents of a file, and the parts that were not used.
+/// Counts of what a file contained and of what was not used, and how its counts were changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadReport {
     /// Lines of any kind.
@@ -35,8 +35,8 @@ pub struct ReadReport {
     pub nonsense: u64,
     /// Number of the first of these lines, from 1.
     pub first_nonsense: Option<u64>,
-    /// Counts have been multiplied by 10 to this power, because some have fractions. The first lines decide: the power is as large
-    /// as they need for three digits each, if their fractions have three.
+    /// Counts have been multiplied by 10 to this power, because some have fractions; 0 if none has. The first lines decide: the power is
+    /// the least that makes all their counts above 0 at least 100, or all their counts whole numbers.
     pub decimals: u32,
     /// Stacks whose count has a fraction even after that. Counts were rounded so that the sum is right to half a unit: the amount
     /// that rounding takes from one line is added to the next line that has a fraction.
@@ -48,7 +48,7 @@ pub struct ReadReport {
 }
 
 impl fmt::Display for ReadReport {
-    /// Formats the report as one line: `1,000 stacks; 2 lines left out as they are no stacks (the first is line 7)`.
+    /// Formats the report as one line: `1000 stacks; 2 lines skipped: not stacks (first: line 7)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.stacks, if self.stacks == 1 { "stack" } else { "stacks" })?;
         match (self.nonsense, self.first_nonsense) {
@@ -70,7 +70,7 @@ impl fmt::Display for ReadReport {
 const FIRST_LINES: usize = 1000;
 /// Most bytes of these lines.
 const FIRST_BYTES: usize = 1 << 20;
-/// Counts with fractions are multiplied by ten until the smallest is at least this, or is a whole number.
+/// Counts with fractions are multiplied by ten until the smallest is at least this, or all are whole numbers.
 const LEAST_COUNT: u64 = 100;
 
 /// The kind of counts in a file.
@@ -101,8 +101,9 @@ impl Counts {
     }
 }
 
-/// Reads folded stacks into `profile`. Each line becomes a sample of kind [`EventSource::FILE`], with its frames named. Files do
-/// not contain process or thread: all samples belong to thread 0 of a process 0 called `[file]`, at time 0.
+/// Reads folded stacks into `profile`. Each line becomes a sample of kind [`EventSource::FILE`], with its frames named; a line with
+/// the count 0 becomes none. Files contain no process, thread or time: all samples belong to thread 0 of a process 0 called `[file]`,
+/// at time 0.
 ///
 /// The lines of a difference have two counts ([`write_difference`](super::write_difference)). The first one goes into `before`, if
 /// that is given.
@@ -290,7 +291,7 @@ struct Waiting {
     lines: Vec<(usize, u64)>,
 }
 
-/// Number of lines that are looked up together: more than a processor has loads from memory in flight.
+/// Number of lines that are looked up together: more than the loads from memory that a processor has in flight.
 const TOGETHER: usize = 16;
 /// A line counts as similar if it shares more than 1/8 of its bytes with the line before. It is then looked up from the first
 /// differing frame. Nearly all lines of a sorted file are similar, and nearly none of an unsorted file.
@@ -408,7 +409,7 @@ fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     words + a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Frames by their names' bytes as written, annotation included.
+/// Finds frames by the bytes of their names, as written in the file with the annotation.
 #[derive(Default)]
 struct NameCache {
     index: HashTable<KnownName>,

@@ -10,11 +10,11 @@
 //! names     [[short, object, whole, file, line], …]
 //! ```
 //!
-//! `object` is a position in `objects` and `file` one in `files`, both counted from 1. `whole` is 0 if the short name is complete.
-//! The line is the function's hottest line. Unknown values are 0, and zeros at the end are left out.
+//! In a row of `names`, `object` is a position in `objects` and `file` one in `files`, both counted from 1. `whole` is the whole name, or
+//! 0 if the short name is complete. The line is the function's hottest line. Unknown values are 0, and zeros at the end are left out.
 //!
-//! Each box has the attribute `b`: the position of its name in the table (base 36), then its own weight, then its total
-//! weight before:
+//! Each box has the attribute `b`: the position of its name in the table (from 0, in base 36), then its own weight, then, in a
+//! comparison, its total weight before (weights in decimal):
 //!
 //! ```text
 //! 2f        own weight 0            2f!       own weight = total weight        2f-12     own weight 12
@@ -30,11 +30,12 @@ use super::boxes::BoxOf;
 use super::options::{SvgOptions, printable};
 use crate::profile::{LabelId, LabelTable, Sides};
 
-/// Limit for the bytes of names and objects that a picture stores whole. Names of Rust programs take 0.3 MB for 1,700 functions.
-/// Hostile programs may have tens of thousands of names of 4 KB: above this limit, names are cut.
+/// Limit for the bytes of names, objects and files that a picture stores whole. Names of Rust programs take 0.3 MB for 1,700
+/// functions. Hostile programs may have tens of thousands of names of 4 KB. Above this limit, names are cut, and stored without object
+/// and line.
 const MOST_BYTES: usize = 8 << 20;
 
-/// Characters of a name above that limit.
+/// Characters that are kept of a name above that limit.
 const CUT: usize = 80;
 
 /// The name of a function, for boxes and tooltips.
@@ -159,7 +160,7 @@ pub(in crate::formats) fn in_markup(table: &Map<String, Value>) -> String {
     json!(table).to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
-/// Returns the whole name of a function, or a word in brackets if it has none.
+/// Returns the whole name of a function; a word in brackets if it has none, and `?` if `labels` lacks it.
 fn name_of(label: Option<LabelId>, labels: &LabelTable) -> String {
     match label.map(|label| labels.get(label)) {
         Some(Some(label)) if !label.name.trim().is_empty() => printable(&label.name),

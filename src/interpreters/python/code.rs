@@ -5,9 +5,9 @@ use super::lines::Lines;
 use super::text;
 use crate::interpreters::Memory;
 
-/// Characters of a function's name, and of a file's, that are read.
+/// Characters of a function's name that are read. The rest is cut off.
 pub const MAX_NAME: u64 = 512;
-/// See [`MAX_NAME`].
+/// Characters of a file's name that are read. The rest is cut off.
 pub const MAX_FILE: u64 = 1024;
 /// Bytes of a line table that are read: about 2,000 lines. Later lines of a longer function are not known.
 const MAX_LINES: u64 = 16 << 10;
@@ -30,7 +30,8 @@ pub struct Code {
 }
 
 impl Code {
-    /// Reads the code object at an address. Returns `None` if something else is there.
+    /// Reads the code object at an address. Returns `None` if it cannot be read, or if its name and its file are no strings: then something
+    /// else is there.
     pub fn read(memory: &impl Memory, layout: &Layout, address: u64) -> Option<Code> {
         let pointer = |offset: u64| memory.u64(address.checked_add(offset)?);
         let name = text::read(memory, layout, pointer(layout.code_name)?, MAX_NAME)?;

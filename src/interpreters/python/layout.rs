@@ -53,7 +53,7 @@ pub(super) enum Innermost {
     Frame(u64),
     /// A pointer to a structure on the C stack. Each call of the evaluation loop has such a structure.
     Loop {
-        /// Offset in the state.
+        /// Offset in the state of the pointer to the structure.
         at: u64,
         /// Offset of the frame in the structure.
         frame: u64,
@@ -62,9 +62,9 @@ pub(super) enum Innermost {
     },
     /// Both: a pointer to the frame, and a pointer to the structures, which do not lead to frames.
     Both {
-        /// Offset of the pointer to the frame in the state.
+        /// Offset in the state of the pointer to the frame.
         frame: u64,
-        /// Offset of the pointer to the structure.
+        /// Offset in the state of the pointer to the structure.
         at: u64,
         /// Offset in the structure of the pointer to the caller's structure.
         previous: u64,
@@ -112,7 +112,7 @@ pub struct Layout {
     pub(super) other_text: u64,
     /// In a code object: words that do not change, and that differ in another code object at the same address.
     pub(super) code_check: u64,
-    /// In `_PyRuntime`: the key of the threads' states. `None` if a thread-local variable has the states.
+    /// In `_PyRuntime`: the key (`pthread_getspecific`) under which each thread keeps its state. `None` if a thread-local variable has it.
     pub(super) runtime_key: Option<u64>,
     /// In `_PyRuntime`: a pointer to the youngest interpreter. In an interpreter: a pointer to the next one.
     pub(super) runtime_interpreters: u64,
@@ -140,7 +140,7 @@ impl Layout {
         Some(table.with_debug_offsets(version, memory, runtime).unwrap_or(table))
     }
 
-    /// Whether each call of the evaluation loop leaves an address on the C stack, as from 3.10 on. Before 3.10, each call runs one
+    /// Whether each call of the evaluation loop leaves an address on the C stack. It does from 3.10 on. Before 3.10, each call runs one
     /// function.
     pub fn has_anchors(&self) -> bool {
         self.entry != Entry::Each || !matches!(self.innermost, Innermost::Frame(_))
@@ -276,7 +276,8 @@ impl Layout {
         if u32::try_from(word(1)?).ok().map(Version::of_hex) != Some(version) {
             return None;
         }
-        // Groups of words follow: first the runtime's and the interpreter's, then the groups read here.
+        // Three words, then groups of words: of the runtime (three words), of the interpreter, of the state of a thread, of the frame, of
+        // code objects, and later of strings.
         let (state, thread_id, of_state, of_frame, types) = match version.minor {
             13 => (3 + 3 + 13, 5, 9, 6, TYPES_13),
             14 => (3 + 3 + 16, 5, 9, 8, TYPES_14),

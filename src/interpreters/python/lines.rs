@@ -21,7 +21,7 @@ impl Lines {
 
     /// Returns the line of an instruction, by its place in the bytecode: see [`PythonFrame::place`](super::PythonFrame::place). Before the
     /// first instruction it is the line of the `def`. Returns `None` if the table says that there is no line, or ends before the
-    /// instruction.
+    /// instruction. But up to 3.9, the last line of a table that was not cut holds for all later instructions.
     pub fn line(&self, place: i32) -> Option<u32> {
         let Ok(place) = u32::try_from(place) else { return Some(self.first) };
         let (first, at) = (i64::from(self.first), i64::from(place));
@@ -46,7 +46,8 @@ impl Default for Lines {
     }
 }
 
-/// Reads pairs of a step in bytes and a signed step in lines. The last pair that does not begin after the instruction gives the line.
+/// Reads pairs of a step in bytes and a signed step in lines. Each pair leads to the place where the next line begins. Returns the last
+/// line that begins at or before the instruction. If no line begins after the instruction, a table that was cut does not tell its line.
 fn steps(table: &[u8], first: i64, at: i64, is_cut: bool) -> Option<i64> {
     let (mut line, mut begin) = (first, 0);
     for pair in table.chunks_exact(2) {

@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! collecting thread   Renewals::step()   copies some thousand frames at each drain
-//!                     finish             gives the profile's stacks and threads the new ids: its epoch changes, its `names` are the new
+//!                     finish             gives the profile's stacks and threads the new ids, and the profile the new tables (`names`):
+//!                                        its epoch changes
 //! collector           begins its caches of frames and labels again
 //! symbolizer          takes over what it holds of the objects that were copied
 //! engine              sees that the profile has other names, and builds its trees again
@@ -14,9 +15,9 @@
 //!
 //! Ids of the new tables come after those of the old ones, so a request with an old id finds nothing.
 //!
-//! Two kinds of frames are copied only for the samples that have them: frames of JIT code, and frames that still wait for their name. They
-//! are not found by address any more. The symbolizer has to follow JIT code from its first sample on. The next sample at such an address
-//! makes a new frame and a new request.
+//! Two kinds of frames are copied only for the samples that have them: frames of JIT code, and frames that still wait for their name. The
+//! copies are not found by their address. So the next sample at such an address makes a new frame and a new request. For JIT code the
+//! symbolizer needs this request: it has to follow the code from its first sample on.
 
 use crate::profile::ids::Id;
 use crate::profile::names::budget::listed;
@@ -31,10 +32,10 @@ use crate::profile::names::frame::Frame;
 use crate::profile::names::table::{CHAIN, FrameTable, Names};
 use crate::profile::store::samples::Profile;
 
-/// Names are copied when two conditions hold. Names take twice as much memory as after the last renewal. And the samples that have gone
-/// since then are at least half as many as the present ones. But names are never copied while they take less than this part of their limit.
+/// Names are copied when two conditions hold. Names take more than twice as much memory as after the last renewal, and more than this part
+/// of their limit. And the samples that have gone since then are at least half as many as the present ones.
 const LEAST_PART: usize = 32;
-/// Names are also copied if an entry was refused since the last renewal, after this pause: nanoseconds.
+/// Instead of the first condition, it is enough that an entry was refused since the last renewal and that this pause is over: nanoseconds.
 const PAUSE: u64 = 60_000_000_000;
 /// The shortest pause between two renewals: nanoseconds.
 const LEAST_PAUSE: u64 = 10_000_000_000;
@@ -95,7 +96,7 @@ impl Names {
 }
 
 impl Renewal {
-    /// Copies from one set of tables to another.
+    /// Returns a renewal from one set of tables to another, which has copied nothing yet.
     pub(crate) fn between(old: &Arc<Names>, new: &Arc<Names>) -> Renewal {
         Renewal {
             old: Arc::clone(old),
@@ -174,7 +175,8 @@ impl Renewal {
         copy
     }
 
-    /// Copies the frames that are not copied yet, and gives the profile's stacks and threads the new ids.
+    /// Copies the frames that are not copied yet, and the names that copied frames got meanwhile. Gives the profile's stacks and threads
+    /// the new ids.
     pub(crate) fn finish(mut self, profile: &mut Profile, is_settled: bool) -> Renewed {
         for index in 0..self.frames.len() {
             let Some(Some(copied)) = self.frames.get(index).copied() else { continue };

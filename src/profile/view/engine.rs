@@ -37,8 +37,8 @@ const TIDY_EVERY: u64 = 50;
 
 /// Nanoseconds after which the facts of processes are refreshed while they are not on screen.
 const DESCRIBED_FOR: u64 = 1_000_000_000;
-/// Slices of samples in which addresses are counted for one answer. They hold a tenth of the ten million samples that memory holds at most.
-/// The next answer continues.
+/// Most slices of samples in which addresses are counted for one answer: a million samples. Memory holds at most ten million. The next
+/// answer continues.
 const MOST_SLICES: usize = 64;
 
 struct Answer {
@@ -68,7 +68,7 @@ impl Answer {
         self.builder.memory() + self.tree.memory() + self.before.memory()
     }
 
-    /// Brings the tree up to date, and returns whether it changed. Where the past fades, a weight of 1 of now counts as `one` in it.
+    /// Brings the tree up to date, and returns whether it changed. Where the past fades, a weight of 1 at time `now` counts as `one`.
     fn update(&mut self, query: &Query, one: u64, profile: &RwLock<Profile>, now: Timestamp) -> bool {
         if self.builder.query() != query {
             self.builder.set_query(query.clone());
@@ -123,7 +123,7 @@ struct Trees {
     shown: Answer,
     /// A tree from callers to callees, kept while the table of functions is requested beside a bottom-up tree.
     upright: Option<Answer>,
-    /// The value of a weight of 1 of now in both trees, where the past fades.
+    /// Where the past fades: what a weight of 1 at the time of the answer counts in both trees.
     one: u64,
 }
 
@@ -264,7 +264,7 @@ impl Engine {
         }
     }
 
-    /// Sets a baseline with the same names from the start: that of [`Mark::default`].
+    /// Sets the baseline that a file gave: its mark is [`Mark::default`]. Its profile uses the engine's name tables.
     pub fn with_baseline(mut self, profile: Arc<RwLock<Profile>>) -> Engine {
         let samples = locks::read(&profile).samples.slices_from(0).flatten().map(|sample| sample.weight).sum();
         self.baseline = Some(Other { mark: Mark::default(), trees: Some(Trees::new(&self.names, profile)), samples, time: None });
@@ -300,8 +300,8 @@ impl Engine {
 
     fn try_answer(&mut self, request: &Request, now: Timestamp) -> Result<Snapshot, OtherNames> {
         self.keep_baseline(request.baseline.as_ref(), now)?;
-        // In a comparison, a weight of 1 of now counts as 1. The baseline has only whole samples, and the test for chance depends on their
-        // number.
+        // In a comparison, a weight of 1 at time `now` counts as 1, as in the baseline. The baseline does not fade, and the test for chance
+        // depends on the number of samples.
         let one = if request.compare { 1 } else { fading::ONE };
         let changed = self.trees.update(&request.query, one, now);
         let shown = self.update_difference(request, now, changed);
@@ -469,8 +469,8 @@ impl Engine {
         }
     }
 
-    /// Counts the weights of a function's addresses. This is separate from the tree, because the function changes with each step of the
-    /// cursor.
+    /// Counts the weights of a function's addresses. Returns `None` until all samples are counted. This is separate from the tree, because
+    /// the function changes with each step of the cursor.
     fn update_addresses(&mut self, request: &Request, one: u64, now: Timestamp) -> Option<Arc<Addresses>> {
         let Some(label) = request.addresses_of.map(|label| self.names.labels.current(label)) else {
             self.located = None;

@@ -57,7 +57,7 @@ impl Sections {
         Sections::of(image, named).map(Some)
     }
 
-    /// Likewise reads a package of split DWARF. `Ok(None)` if the file is none.
+    /// Finds and unpacks all debug sections of a package of split DWARF. `Ok(None)` if the file is no package.
     pub(crate) fn read_package(image: &Image) -> Result<Option<Sections>, Reason> {
         // The package's index has the offset of a unit's part in each section. The index is refused if a section is missing.
         let named = image.sections_named(|name| name.starts_with(".debug_") || name.starts_with(".zdebug_"))?;
@@ -143,7 +143,7 @@ impl Sections {
         self.file.as_ref().is_some_and(Mapped::is_torn)
     }
 
-    /// Gives the pages that were read back to the kernel.
+    /// Frees the pages that were read. They stay in the page cache.
     pub(crate) fn give_back(&self) {
         self.file.iter().for_each(Mapped::give_back);
         for (_, bytes) in &self.sections {
@@ -153,7 +153,7 @@ impl Sections {
         }
     }
 
-    /// Returns the number of mapped bytes.
+    /// Returns the number of mapped bytes: those of the whole file, if it is mapped, and of all large copies.
     pub(crate) fn mapped(&self) -> u64 {
         let file = self.file.as_ref().map_or(0, |file| file.bytes().len() as u64);
         let copies =
@@ -162,7 +162,7 @@ impl Sections {
     }
 }
 
-/// Returns the name without compression: `.debug_info` also for `.zdebug_info`.
+/// Returns `.debug_info` for `.zdebug_info`, and any other name unchanged.
 fn plain_name(name: &str) -> &str {
     if name == ".zdebug_info" { ".debug_info" } else { name }
 }

@@ -1,10 +1,11 @@
-//! Makes the names of run-time functions readable, as runtimes write them.
+//! Makes the names readable that runtimes write for functions compiled at run time.
 
 use std::borrow::Cow;
 
 use crate::symbolize::symbols::demangle::{Detail, demangle};
 
-/// Returns a readable name for the runtime's name of a function. Mangled names are demangled, and V8's names lose the compiler's mark.
+/// Returns a readable name for the runtime's name of a function. Mangled names are demangled, and V8's names lose their prefix such as
+/// `JS:*`.
 pub(super) fn readable(name: &[u8]) -> Cow<'_, str> {
     let mangled = [&b"_Z"[..], b"__Z", b"_R"].iter().any(|prefix| name.starts_with(prefix));
     if mangled {

@@ -1,8 +1,8 @@
 //! Names of kernel addresses, from `/proc/kallsyms`: core kernel, modules and BPF programs.
 //!
 //! A line is `ffffffff81000000 T _stext`. A symbol that is not the core kernel's has a tab and `[module]` after its name. There are no
-//! sizes: a symbol reaches to the next one of the same owner. A hole is put where an owner's symbols end (`_etext`, `_einittext`, a data
-//! symbol, the last function of a module), so that addresses beyond it have no name.
+//! sizes: a symbol reaches to the next one. Addresses that are not in code must have no name. So a hole is put at `_etext`, `_einittext`
+//! and `_end`, at each data symbol, and where the last symbol of an owner would reach farther than 64 KiB.
 //!
 //! Reading costs the time that the kernel takes to print the file: 24 ms of system time for 122,117 lines on 6.18 (`dd bs=64k`). The table
 //! holds one name for each address, 12 bytes each besides the names.
@@ -13,7 +13,7 @@ use std::io::{ErrorKind, Read};
 use crate::object::reason::Reason;
 use crate::symbolize::symbols::index::preference;
 
-/// Most bytes that the last symbol of an owner covers. No longer functions are known, and the code after it may be anything.
+/// Most bytes that the last symbol of an owner covers. No known function is longer, and the code after it may be anything.
 const LAST_REACH: u64 = 64 << 10;
 /// Most lines read; 6.18 without modules has 122,117.
 const MAX_SYMBOLS: usize = 2_000_000;

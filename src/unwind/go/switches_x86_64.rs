@@ -1,5 +1,5 @@
-//! Functions of Go's runtime that leave for another stack and come back, on x86_64: reads from their own code where they find the
-//! stack that they left.
+//! Rules for functions of Go's runtime that go to another stack and come back, on x86_64. The rules are read from the functions' own
+//! code: it tells where they find the stack that they left.
 //!
 //! ```text
 //! systemstack:   mov rax, fs:-8  …  mov rsp, rbx        asmcgocall:  …  mov rsp, [rsi+0x38]; sub rsp, 64; and rsp, -16
@@ -12,9 +12,9 @@
 //! ```
 //!
 //! The code after the call says what the stack pointer will be. Offsets in the runtime's structures differ between versions of
-//! Go, so they are taken from there. `morestack` does not come back: it has saved its caller's program counter and stack pointer
-//! where `systemstack` looks. The word on the stack is not moved with the stack. Only straight code is read, from a call on; all
-//! other forms are left to the frame pointer.
+//! Go, so they are taken from there. `morestack` does not come back. It has saved its caller's program counter and stack pointer
+//! where `systemstack` looks, and both are taken from there. The return address on the stack is of no use: Go does not move it with
+//! the stack. Only straight code is read, from a call on; all other forms are left to the frame pointer.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ use crate::object::headers::Arch;
 use crate::unwind::table::packed::Packed;
 use crate::unwind::table::rule::{Cfa, Fp, Frame, Invalid, Ra, Rbx, Reg, Rule};
 
-/// These functions have 50 to 200 bytes.
+/// Most bytes of a function that are read. These functions have 50 to 200 bytes.
 pub(crate) const LONGEST: u64 = 1024;
 
 /// The place of the stack pointer.
@@ -49,14 +49,14 @@ enum Value {
     Difference(Box<Value>, Box<Value>),
 }
 
-/// Rows of a function that leaves its stack, and where a goroutine's stack is found if the function tells.
+/// The rows of a function that leaves its stack. `goroutine`: where a goroutine's stack is found, if the function's code tells.
 pub(crate) struct Switches {
     pub(crate) rows: Vec<(u64, Packed)>,
     pub(crate) goroutine: Option<Cfa>,
 }
 
-/// Returns the rules in a function without a frame; `None` where it does something else. `saved`: for a function that saves its
-/// place and never comes back, where it saves it.
+/// Returns the rules of a function without a frame. Returns `None` if its code does not tell where it finds its stack again. `saved`:
+/// where a function that never comes back has saved its caller's stack pointer.
 pub(crate) fn rows(code: &[u8], start: u64, saved: Option<Cfa>) -> Option<Switches> {
     let instructions: Vec<Instruction> = Decoder::with_ip(64, code, start, DecoderOptions::NONE).into_iter().collect();
     let mut found = Switches { rows: Vec::new(), goroutine: None };
@@ -159,7 +159,7 @@ fn after(instruction: &Instruction, stack: Option<Stack>, reached: &mut BTreeMap
     stack
 }
 
-/// Follows the code behind a call. Returns the end of the instruction that puts the stack pointer back, and the frame's end.
+/// Follows the code behind a call. Returns the end of the instruction that puts the stack pointer back, and the frame's end (the CFA).
 fn comes_back(instructions: &[Instruction]) -> Option<(u64, Cfa)> {
     let mut registers: BTreeMap<Register, Value> = BTreeMap::new();
     for instruction in instructions {
@@ -203,7 +203,8 @@ fn load(instruction: &Instruction, known: impl Fn(Register) -> Value) -> Value {
     }
 }
 
-/// Returns the frame's end if the stack pointer has this value: behind the return address that it points to.
+/// Returns the frame's end (the CFA) if the stack pointer has this value. There the stack pointer points to the return address, and the
+/// frame ends behind it.
 fn place(value: &Value) -> Option<Cfa> {
     let outer = 8;
     match value {

@@ -1,24 +1,24 @@
 //! Analyses code that is too large to be analysed as a whole: piece by piece.
 //!
 //! ```text
-//! all code ─ survey ─► places that are called, functions that are called to end ─► pieces, cut where functions begin
+//! all code ─ survey ─► places that are called, functions that never return ─► pieces, cut where functions begin
 //! piece ─ prover ─► rows                       ─► the table, published every 250 ms of CPU time
-//!                 └ what it calls in others, what its functions change ─► pieces whose callees do not do what callees do: again
+//!                 └ what it calls in others, what its functions change ─► pieces that call functions which change too much: again
 //! ```
 //!
 //! The facts in a piece come from its own code and from the survey only. So they do not depend on the order of the analysis, and
 //! the last table is always the same. An analysis in pieces differs from an analysis as a whole in four points.
 //!
 //! - A place that is called in another piece is worth as much as one whose address is taken ([`Evidence::Taken`]).
-//! - A jump to another piece is a tail call, with the stack as at the begin. Otherwise the function is not proved.
-//! - A function in another piece never returns if its calls have nothing behind them. Otherwise it is assumed to return.
-//! - Until the last step, a function in another piece is assumed to change only what it may, like one that is called through a
-//!   pointer.
+//! - A jump to another piece counts as a tail call if the stack is as at the function's begin. Otherwise the function is not proved.
+//! - A function in another piece is assumed to never return if no code follows its calls. Otherwise it is assumed to return.
+//! - In the first pass, a function in another piece is assumed to change only the registers that a function may change, like one
+//!   that is called through a pointer. Then pieces are analysed again if they call functions that change others.
 //!
 //! An analysed piece keeps only its rows and the facts that other pieces need: the functions that it calls elsewhere, and the
 //! registers that its functions change. Chromium's 225 MiB of code take 16 s of CPU time and 60 MB (27 of them are the 3.4
 //! million rows of the table). A third of that time goes into following each instruction once. The rest goes into work for each
-//! function and each byte. Functions without direct calls are found by trying, and the facts of all functions of a piece are
+//! function and each byte: functions without direct calls are found by trying, and the facts of all functions of a piece are
 //! combined twice.
 
 use crate::unwind::table::block::Block;
@@ -39,7 +39,7 @@ use crate::unwind::control::{Control, Ended, Step};
 use crate::unwind::sections::Elf;
 use crate::unwind::table::rows::Table;
 
-/// CPU time between two published tables: the kernel's copy is written as a whole.
+/// CPU time between two published tables. It is long, because each of them is written to the kernel as a whole.
 pub(crate) const PUBLISHED_EVERY: Duration = Duration::from_millis(250);
 
 /// Publishes after each piece, for tests.
@@ -61,7 +61,7 @@ const LARGEST_SYMBOLS: u64 = 16 << 20;
 /// How often pieces are analysed again because of the effects of their callees.
 const MOST_ROUNDS: usize = 2;
 
-/// Code in pieces.
+/// The gaps of one object's table, to be filled piece by piece.
 pub(crate) struct Pieces<'a, I: ?Sized> {
     elf: &'a Elf,
     image: &'a I,
@@ -104,7 +104,8 @@ impl Piece {
 }
 
 impl<'a, I: ReadAt + ?Sized> Pieces<'a, I> {
-    /// `ranges` are the gaps, as whole instructions.
+    /// `gaps`: the code that gets rules. `ranges`: the gaps cut at whole instructions, of which the first [`LARGEST`] bytes are
+    /// analysed. `rbx`: whether the table follows rbx.
     pub(crate) fn new(elf: &'a Elf, image: &'a I, gaps: &'a [Range<u64>], mut ranges: Vec<Range<u64>>, rbx: bool) -> Self {
         let mut left = LARGEST;
         ranges.retain_mut(|range| {

@@ -1,4 +1,4 @@
-//! Draws view 4: CPU use over time. Each second is a column that begins at the top.
+//! Draws view 4: CPU use over time. Each second is a column; its time runs from top to bottom.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -43,7 +43,7 @@ pub(super) fn draw(map: &TimeMap, scene: &Scene, area: Rect, buffer: &mut Buffer
     draw_axis(scene, heat, &grid, buffer);
 }
 
-/// Draws the key of colours, if it fits: from idle to all CPUs busy.
+/// Draws the key of colours, from idle to all CPUs busy (for events, to the most events). Draws nothing if it does not fit.
 fn draw_key(scene: &Scene, area: Rect, buffer: &mut Buffer) {
     let most = if scene.ticks() == 0 { "most events".to_owned() } else { text::cpus(scene.status.cpus) };
     if usize::from(area.width) < 12 + text::width(&most) {
@@ -88,7 +88,7 @@ fn draw_axis(scene: &Scene, heat: &HeatMap, grid: &Grid, buffer: &mut Buffer) {
     }
 }
 
-/// Returns the weight of a full row of a second: all CPUs busy; for events, the largest weight that occurred.
+/// Returns the weight at which a row has the strongest colour: that of all CPUs busy, or, for events, the largest weight of a row.
 fn full(scene: &Scene, heat: &HeatMap, grid: &Grid) -> f64 {
     if scene.ticks() > 0 {
         return f64::from(scene.ticks()) * PARTS as f64 * scene.status.cpus as f64 * grid.slots as f64 / SLOTS as f64;
@@ -130,7 +130,7 @@ fn shade(scene: &Scene, busy: f64) -> &'static str {
     shades[((busy * 4.0).ceil() as usize).min(4)]
 }
 
-/// Returns how busy all CPUs were in a row of a second, from 0 to 1.
+/// Returns the weight of the row that begins at `slot` as a part of `full`, from 0 to 1.
 fn busy(heat: &HeatMap, grid: &Grid, slot: u64, full: f64) -> f64 {
     (weight_of(heat, slot, grid.slots) as f64 / full.max(1.0)).min(1.0)
 }
