@@ -173,7 +173,7 @@ impl Symbolizer {
     /// Waits until nothing is pending, at most for `deadline`. Returns whether nothing is pending any more. Needs a runtime with its timer
     /// on.
     ///
-    /// Unnamed JIT code is retried once, and is then done for now: its name may come later, or never.
+    /// Unnamed JIT code is looked up once more. After that it does not count as pending, because its name may never come.
     pub async fn settled(&self, deadline: Duration) -> bool {
         let work = self.work();
         work.service.look_again(work.service.jit.due(true).unwrap_or_default());

@@ -15,6 +15,8 @@ const MAX_INPUT: usize = 16 << 10;
 /// of a few microseconds.
 const MAX_BEGIN: usize = 512;
 const MAX_ENDS: usize = 96;
+/// Most pieces of one attempt: all attempts for a name together take no longer than a few of [`MAX_PIECES`].
+const PIECES_OF_BEGIN: u32 = 4096;
 /// Pieces a result is written in, at most: bounds the time of names that consist of empty parts.
 const MAX_PIECES: u32 = 200_000;
 /// Depth of a C++ name while it is parsed and written; the crate's own defaults are 96 and 128. A blocking thread's 2 MiB of
@@ -99,6 +101,11 @@ fn has_legacy_hash(name: &str) -> bool {
 }
 
 fn cpp(name: &str, detail: Detail) -> Option<String> {
+    cpp_within(name, detail, MAX_PIECES)
+}
+
+/// Reads a C++ name. Refuses one that is written in more pieces than `pieces`.
+fn cpp_within(name: &str, detail: Detail, pieces: u32) -> Option<String> {
     if !(name.starts_with("_Z") || name.starts_with("__Z") || name.starts_with("_GLOBAL__")) {
         return None;
     }
@@ -114,7 +121,7 @@ fn cpp(name: &str, detail: Detail) -> Option<String> {
     if !tail.is_empty() {
         return None;
     }
-    let mut output = Bounded::default();
+    let mut output = Bounded { pieces: MAX_PIECES.saturating_sub(pieces), ..Bounded::default() };
     symbol.structured_demangle(&mut output, &options).ok()?;
     (!output.text.is_empty()).then_some(output.text)
 }
@@ -131,7 +138,7 @@ fn begin_of_cpp(name: &str) -> Option<String> {
     if function.len() + 2 < name.len() {
         return Some(begin_of_cpp(&["_Z", function].concat())? + "::…");
     }
-    let read = |parts: &[&str]| cpp(&parts.concat(), Detail::Short);
+    let read = |parts: &[&str]| cpp_within(&parts.concat(), Detail::Short, PIECES_OF_BEGIN);
     // A type, a nested name, or arguments of a template begin with one of these.
     let places = name.bytes().take(MAX_BEGIN).enumerate().skip(3).filter(|(_, byte)| b"INSPRKFDAMXLT".contains(byte));
     let ends: Vec<usize> = places.map(|(at, _)| at).take(MAX_ENDS).collect();
@@ -259,6 +266,34 @@ mod tests {
         let rust = format!("_RNvC3foo{}", "I".repeat(10_000));
         assert_eq!(normal(&rust), rust);
         assert!(start.elapsed().as_secs() < 2, "{:?}", start.elapsed());
+    }
+
+    /// A file may have thousands of such names. Each may be tried 200 times.
+    #[test]
+    fn a_name_that_cannot_be_read_takes_few_milliseconds() {
+        // Arguments of the name itself that double, and packs that double and write nothing.
+        let double = |first: &str, last: &str| {
+            let mut name = format!("_Z1fI{first}");
+            for index in 0..40u8 {
+                let previous = if index == 0 { "S_".to_owned() } else { format!("S{}_", base36(index - 1)) };
+                name += &format!("1BI{previous}{previous}E");
+            }
+            name + last
+        };
+        let names = [
+            double("1AIiiE", "XsrSt1aIT_E1bEEvv"),
+            double("1AIJEJEE", "XsrSt1aIT_E1bEEvv"),
+            format!("_Z1f{}X", "DpN1A1BI".repeat(60)),
+            format!("_Z{}X", "N1AI".repeat(120)),
+            format!("_Z1fI{}", "XsrSt1aIT_E1bE".repeat(36)),
+        ];
+        for name in names {
+            let start = std::time::Instant::now();
+            let readable = normal(&name);
+            let took = start.elapsed();
+            println!("{took:?} {:.40}", readable);
+            assert!(took.as_millis() < 250, "{took:?}: {name}");
+        }
     }
 
     #[test]
