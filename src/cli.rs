@@ -111,8 +111,8 @@ pub struct Sampling {
     /// FUNC                          calls of a kernel function, by the cheapest method
     /// fentry:FUNC kprobe.multi:FUNC kprobe:FUNC            the same calls, by this method
     /// fexit:FUNC kretprobe.multi:FUNC kretprobe:FUNC       returns from it
-    /// uprobe:FILE:FUNC              calls of a function of a program or library: a path, or a name
-    ///                               like libc; uprobe:FUNC looks in the command or in -p
+    /// uprobe:FILE:FUNC              calls of a function; FILE is a path or a name like libc.
+    ///                               uprobe:FUNC looks in the command or in -p
     /// uretprobe:FILE:FUNC           returns from it
     /// tracepoint:CATEGORY:NAME      a tracepoint; also CATEGORY:NAME
     /// page-faults context-switches cpu-migrations cycles instructions cache-misses …
