@@ -13,6 +13,7 @@ pub(crate) mod cgroups;
 pub(crate) mod dumped;
 pub(crate) mod dumps;
 pub(crate) mod interpreter;
+pub(crate) mod kernel_entries;
 pub(crate) mod mapped_build_id;
 pub(crate) mod mappings;
 pub(crate) mod parked;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::interpreter::CodeKey;
+use super::kernel_entries::KernelEntries;
 use crate::collector::wire::script::{ScriptEnd, ScriptFrame};
 use crate::interpreters::python::{Code, Layout};
 use crate::profile::{FrameId, FrameKind, LabelId, Names, UserId};
@@ -199,59 +200,11 @@ impl Scripts {
     }
 }
 
-/// A change of the map `runtimes`: the process, and its entry from now on.
-pub(crate) type RuntimeChange = (u32, Option<[u8; 40]>);
+/// Entries of the map `runtimes`: `MAX_RUNTIMES` of bpf/record.h.
+pub(super) const MAX_RUNTIMES: usize = 4096;
 
-/// Entries of the map `runtimes`: `MAX_RUNTIMES`. All users but root share `MAX_OF_OTHERS` of them, and one user has at most `MAX_OF_USER`.
-const MAX_RUNTIMES: usize = 4096;
-const MAX_OF_OTHERS: usize = 3072;
-const MAX_OF_USER: usize = 1024;
-
-/// The processes in the map `runtimes`, each with the user who is charged.
-#[derive(Default)]
-pub(crate) struct Runtimes {
-    users: FxHashMap<u32, UserId>,
-    of_user: FxHashMap<UserId, usize>,
-    changes: Vec<RuntimeChange>,
-}
-
-impl Runtimes {
-    /// Adds a process, or replaces its entry. Returns `false` if its user has no room.
-    pub(super) fn add(&mut self, tgid: u32, user: UserId, runtime: [u8; 40]) -> bool {
-        self.remove(tgid);
-        let of_user = self.of_user.get(&user).copied().unwrap_or(0);
-        let of_root = self.of_user.get(&UserId(0)).copied().unwrap_or(0);
-        let others = self.users.len() - of_root;
-        let has_room = self.users.len() < MAX_RUNTIMES && (user == UserId(0) || others < MAX_OF_OTHERS && of_user < MAX_OF_USER);
-        if has_room {
-            self.users.insert(tgid, user);
-            self.of_user.insert(user, of_user + 1);
-            self.changes.push((tgid, Some(runtime)));
-        }
-        has_room
-    }
-
-    /// Removes a process, if it is there.
-    pub(super) fn remove(&mut self, tgid: u32) {
-        let Some(user) = self.users.remove(&tgid) else { return };
-        self.changes.push((tgid, None));
-        match self.of_user.get_mut(&user) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => drop(self.of_user.remove(&user)),
-        }
-    }
-
-    /// Removes the processes that are gone. Needed for processes whose end no event reported.
-    pub(super) fn retain(&mut self, is_there: impl Fn(u32) -> bool) {
-        let gone: Vec<u32> = self.users.keys().copied().filter(|tgid| !is_there(*tgid)).collect();
-        gone.into_iter().for_each(|tgid| self.remove(tgid));
-    }
-
-    /// Takes the changes since the last time.
-    pub(crate) fn take_changes(&mut self) -> Vec<RuntimeChange> {
-        std::mem::take(&mut self.changes)
-    }
-}
+/// The processes in the map `runtimes`.
+pub(crate) type Runtimes = KernelEntries<u32, [u8; 40]>;
 
 /// Returns the label of a function: its name, the last part of its file's path, and the line of its `def`. The line distinguishes
 /// functions with the same name.
@@ -274,30 +227,6 @@ pub(super) fn gone(names: &Names) -> FrameId {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_user_takes_no_room_from_others_and_root_always_has_some() {
-        let mut runtimes = Runtimes::default();
-        let added = |runtimes: &mut Runtimes, user: u32, tgids: Range<u32>| {
-            tgids.filter(|tgid| runtimes.add(*tgid, UserId(user), [0; 40])).count()
-        };
-        assert_eq!(added(&mut runtimes, 1000, 0..2000), MAX_OF_USER);
-        assert_eq!(added(&mut runtimes, 1001, 2000..4000), MAX_OF_USER);
-        assert_eq!(added(&mut runtimes, 1002, 4000..6000), MAX_OF_OTHERS - 2 * MAX_OF_USER);
-        assert_eq!(added(&mut runtimes, 1003, 6000..6001), 0);
-        assert_eq!(added(&mut runtimes, 0, 10_000..20_000), MAX_RUNTIMES - MAX_OF_OTHERS);
-        // A process that ends makes room, even if no event reported its end.
-        runtimes.remove(5);
-        runtimes.retain(|tgid| tgid != 6);
-        assert_eq!(added(&mut runtimes, 1000, 7000..7010), 2);
-        let mut entries = FxHashSet::default();
-        for (tgid, entry) in runtimes.take_changes() {
-            let changed = if entry.is_some() { entries.insert(tgid) } else { entries.remove(&tgid) };
-            assert!(changed, "{tgid}");
-        }
-        assert_eq!(entries.len(), MAX_RUNTIMES);
-        assert!(runtimes.take_changes().is_empty());
-    }
 
     #[test]
     fn a_user_reads_many_functions_at_first_and_some_each_second() {

@@ -26,7 +26,7 @@ use super::parked::Parking;
 use super::proc;
 use super::reader::{Answer, ProcessReader, Question, What};
 use super::remapped::Remapped;
-use super::scripts::{FunctionReads, Runtimes};
+use super::scripts::{FunctionReads, MAX_RUNTIMES, Runtimes};
 use super::state::{Known, ProcessState, UNKNOWN_USER};
 use crate::collector::wire::perf_records::{Event, Timed, comm_bytes};
 use crate::collector::wire::records::{COMM_LENGTH, Record, UserFrame, comm_text};
@@ -138,7 +138,7 @@ impl ProcessTable {
             signature: kcore::signature_mask(),
             early: Vec::new(),
             heirs: Vec::new(),
-            runtimes: Runtimes::default(),
+            runtimes: Runtimes::new(MAX_RUNTIMES),
             reads: FunctionReads::default(),
         }
     }
