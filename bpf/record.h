@@ -111,6 +111,12 @@ struct object_key {
 	__u32 generation; /* of the inode and of what is in it: see bpf/lookup/mappings.h */
 };
 
+/*
+ * The generation of a key that asks which file's code an anonymous mapping holds (inode and device are 0). A request with this key has
+ * the anonymous mapping: see bpf/lookup/moved.h.
+ */
+#define GENERATION_OF_MOVED 1
+
 /* Sizes of stack dumps: bpf/walk/dump.h. */
 #define DUMP_PAGE 4096
 #define DUMP_PAGES 5
@@ -148,6 +154,22 @@ struct wish {
 	__u8 reserved2[6];
 	__u32 uid; /* as in a sample */
 	__u32 files;
+};
+
+/* Most entries of `moved`. */
+#define MAX_MOVED 1024
+
+/* An anonymous mapping: a key of `moved`. */
+struct moved_place {
+	__u64 start;
+	__u32 tgid;
+	__u32 reserved;
+};
+
+/* The code of an anonymous mapping: a value of `moved`. */
+struct moved_text {
+	__u64 offset; /* in the file, of its first byte */
+	__u64 beside; /* an address in a mapping of the file; 0: it is not the file's code */
 };
 
 /* Most processes with an interpreter at one time. */
@@ -391,6 +413,8 @@ OFFSET_IS(struct runtime, entry, 24);
 OFFSET_IS(struct runtime, entry_is, 30);
 OFFSET_IS(struct runtime, variable, 36);
 _Static_assert(sizeof(struct runtime) == 40, "see runtime.rs");
+OFFSET_IS(struct moved_place, tgid, 8);
+_Static_assert(sizeof(struct moved_place) == 16 && sizeof(struct moved_text) == 16, "see moved.rs");
 OFFSET_IS(struct stack_dump, pc, 8);
 OFFSET_IS(struct stack_dump, cpu, 16);
 OFFSET_IS(struct stack_dump, bytes, 24);

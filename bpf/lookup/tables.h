@@ -18,6 +18,7 @@
 
 #include "../record.h"
 #include "mappings.h"
+#include "moved.h"
 
 /*
  * Size of the window: the part of the stack that one call reads, 1 KiB. It begins at a cache line and is copied to whole lines. A call
@@ -330,9 +331,6 @@ struct {
 	__type(value, struct object_place);
 } files SEC(".maps");
 
-/* For tests: search mappings as kernels before 6.2 do, also on later ones. */
-const volatile __u32 search_by_copy;
-
 #define HASH_FACTOR 0x9e3779b97f4a7c15ULL
 
 static __always_inline struct cpu_state *state_of(__u32 cpu)
@@ -378,7 +376,7 @@ static __always_inline void wish_for(struct cpu_state *cpu, const struct mapping
  */
 __noinline int search_mapping(struct cpu_state *cpu, __u64 address)
 {
-	struct mapping mapping;
+	struct mapping mapping, file;
 	struct object_key key;
 	struct object_place *place;
 	int result;
@@ -388,10 +386,7 @@ __noinline int search_mapping(struct cpu_state *cpu, __u64 address)
 	struct walk *walk = &cpu->walk;
 	walk->mapping_misses++;
 	walk->look_at -= SEARCH_FRAMES;
-	if (CAN_READ_IN_PLACE && !search_by_copy)
-		result = find_mapping_by(&walk->space, address, &mapping, 1, NULL);
-	else
-		result = find_mapping_by(&walk->space, address, &mapping, 0, &cpu->scratch);
+	result = find_mapping(&walk->space, address, &mapping, &cpu->scratch);
 	walk->map.size = 0;
 	switch (result) {
 	case MAPPING_FOUND:
@@ -413,6 +408,26 @@ __noinline int search_mapping(struct cpu_state *cpu, __u64 address)
 	walk->map.size = mapping.end - mapping.start;
 	walk->map.offset = mapping.page_offset << 12;
 	walk->map.serial = 0;
+	if (walk->map.kind == CODE_ANONYMOUS) {
+		enum moved_state state = find_moved(
+			&walk->space, cpu->sample.header.tgid, &mapping, &file, &walk->map.offset, &cpu->scratch);
+
+		if (state == MOVED_UNKNOWN) {
+			key = (struct object_key){ .generation = GENERATION_OF_MOVED };
+			walk->map.kind = CODE_WITHOUT_TABLE;
+			walk->missing = key;
+			wish_for(cpu, &mapping, &key);
+			return 0;
+		}
+		if (state == MOVED_IS_OTHER)
+			return 0;
+		if (state == MOVED_FROM_FILE) {
+			walk->map.kind = CODE_OF_FILE;
+			result = MAPPING_FOUND;
+			file.flags &= mapping.flags;
+			mapping = file;
+		}
+	}
 	if (walk->map.kind == CODE_OF_FILE) {
 		/* The vDSO belongs to no file: inode 0. */
 		key.inode = mapping.inode;

@@ -403,6 +403,9 @@ impl Collector {
         for (tgid, runtime) in self.table.runtimes.take_changes() {
             self.sampler.set_runtime(tgid, runtime.as_ref());
         }
+        for (place, entry) in self.table.moved.take_changes() {
+            self.sampler.set_moved(place, entry);
+        }
     }
 
     /// Continues samples that waited for tables. At the last drain, waits until `last` for the tables that are being made.
@@ -478,9 +481,14 @@ impl Collector {
             pending.sort();
             let mut malformed = 0;
             let mut dumps = pending.take_dumps(watermark);
+            let mut questions = pending.take_questions(watermark).into_iter().peekable();
             for (time, bytes) in pending.until(watermark) {
                 while let Some(timed) = events.next_if(|timed| timed.time <= time) {
                     table.apply(timed, happened);
+                }
+                // Asked before the sample is resolved, so that it waits for the answer.
+                while let Some(wish) = questions.next_if(|wish| wish.time <= time) {
+                    requests.make(wish, now, tables.as_ref(), table);
                 }
                 match (Record::parse(bytes), tables) {
                     (Some(record), Some(tables)) if record.flags & HAS_DUMP != 0 => {

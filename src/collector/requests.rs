@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use super::processes::table::ProcessTable;
 use super::tables::Tables;
-use super::wire::records::Wish;
+use super::wire::records::{ObjectKey, Wish};
 
 /// Pauses before a request is repeated: nanoseconds after the first time.
 const AGAIN: [u64; 2] = [120_000_000, 500_000_000];
@@ -28,6 +28,10 @@ pub(super) struct Requests {
 impl Requests {
     /// Makes a request, or keeps it until its process is read.
     pub(super) fn make(&mut self, wish: Wish, now: u64, tables: Option<&Tables>, table: &mut ProcessTable) {
+        if wish.key == ObjectKey::MOVED {
+            table.want_moved(wish.tgid, wish.start..wish.end, wish.user, now);
+            return;
+        }
         if !table.is_read(wish.tgid) {
             self.early.push(wish);
             return;

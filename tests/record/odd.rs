@@ -78,3 +78,40 @@ fn an_overlay_that_a_user_may_have_mounted_is_told() {
     let said = words(&output);
     assert!(output.status.success() && said.contains("on an overlay that a user has mounted"), "{said}");
 }
+
+/// A program may copy its code to anonymous memory at the same addresses (node --use-largepages). It is still the file's code.
+#[test]
+fn code_that_was_copied_to_anonymous_memory_is_its_files() {
+    let place = Place::new();
+    let program = Program::build_with("odd/moved.c", &["-fomit-frame-pointer"]);
+    let running = program.run(&[]);
+    let there = place.folded(&["-p", &running.pid_text(), "-d", "3"]);
+    drop(running);
+    let started = place.folded(&["-d", "3", "--", program.path.to_str().unwrap()]);
+    for (lines, case) in [(there, "was there before"), (started, "starts")] {
+        let (whole, all) = share(&lines, "_start;__libc_start_main");
+        let (named, _) = share(&lines, "main;outer;inner");
+        assert!(all > 500 && whole * 100 >= all * 95, "{case}: {whole} of {all}:\n{}", listing(&lines));
+        assert!(named * 100 >= all * 95, "{case}: {named} of {all}:\n{}", listing(&lines));
+    }
+}
+
+/// A copy of such a process has the same code, from its first sample on.
+#[test]
+fn copied_code_is_its_files_in_a_copy_of_the_process() {
+    let place = Place::new();
+    let program = Program::build_with("odd/moved.c", &["-fomit-frame-pointer"]);
+    let lines = place.folded(&["-d", "5", "--", program.path.to_str().unwrap(), "fork"]);
+    let (whole, all) = share(&lines, "_start;__libc_start_main;__libc_start_call_main;main;outer;inner");
+    assert!(all > 2500 && whole * 100 >= all * 98, "{whole} of {all}:\n{}", listing(&lines));
+}
+
+/// Memory between two mappings of a file that has other bytes is not the file's code.
+#[test]
+fn other_code_in_the_place_of_a_file_is_not_its() {
+    let place = Place::new();
+    let running = Program::build_with("odd/moved.c", &["-fomit-frame-pointer"]).run(&["other"]);
+    let lines = place.folded(&["-p", &running.pid_text(), "-d", "2"]);
+    let (anonymous, all) = share(&lines, "[anon]");
+    assert!(all > 500 && anonymous * 100 >= all * 95, "{anonymous} of {all}:\n{}", listing(&lines));
+}

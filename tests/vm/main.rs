@@ -94,6 +94,12 @@ const QUESTIONS: &[Question] = &[
         columns: &["stacks whole", "wrong"],
         answer: truth,
     },
+    Question {
+        name: "moved",
+        command: "flametop record -F 97 -d 6 --no-annotations -o - -- programs/moved; s=$?; killall moved; exit $s",
+        columns: &["moved code"],
+        answer: moved,
+    },
     Question { name: "python", command: "/payload/python-functions", columns: &["Python functions right"], answer: pythons },
     Question {
         name: "registers",
@@ -168,6 +174,18 @@ fn recorded(said: &str) -> Vec<String> {
     let share = format!("{whole} of {all}, {alone} before there was a table");
     let holds = succeeded(said) && whole >= 20 && whole * 10 >= all * 9 && whole + alone == all;
     vec![if holds { share } else { format!("{NO}: {share}: {said}") }]
+}
+
+/// Counts whole stacks of a program that has copied its code to anonymous memory: `name;_start;…;main;outer;inner count`.
+fn moved(said: &str) -> Vec<String> {
+    let (mut all, mut whole) = (0, 0);
+    for (stack, count) in said.lines().filter(|line| line.starts_with("moved;")).filter_map(|line| line.rsplit_once(' ')) {
+        let count: usize = count.parse().unwrap_or(0);
+        all += count;
+        whole += if stack.contains(";_start;") && stack.contains(";main;outer;inner") { count } else { 0 };
+    }
+    let share = format!("{whole} of {all} whole");
+    vec![if succeeded(said) && all >= 100 && whole * 10 >= all * 9 { share } else { format!("{NO}: {share}: {said}") }]
 }
 
 /// The last line of the table that the test prints.

@@ -13,11 +13,14 @@
 //! Bounds: waiting samples take at most 32 MB, those of root 24 MB, those of any other user 8 MB. If a sample finds no room for a long
 //! copy, it waits with the first 16 KiB of the copy.
 
+use std::ops::Range;
+
 use super::super::Batch;
 use super::super::tables::{RuleAt, Rules};
 use super::at_sample::Since;
 use super::dumps::{DumpCounts, Waiting};
 use super::mappings::{BuildIdOf, FileIndex, Files, Mapping, Mappings};
+use super::moved::{Moved, file_range, is_asked};
 use super::resolve::Waits;
 use super::state::Known;
 use super::table::ProcessTable;
@@ -52,6 +55,7 @@ impl RuleSource for Rules<'_> {
 /// The code of a process, found through its known mappings.
 struct MappedCode<'a> {
     mappings: &'a Mappings,
+    moved: &'a [Moved],
     files: &'a mut Files,
     user: UserId,
     /// The file of the last lookup, and its key.
@@ -65,6 +69,7 @@ impl Code for MappedCode<'_> {
     fn at(&mut self, address: u64) -> At {
         let Some(mapping) = self.mappings.find(address) else { return At::Nothing };
         let (key, offset) = match mapping.file {
+            FileIndex::ANONYMOUS if is_asked(self.moved, address) => return At::NoTable,
             FileIndex::ANONYMOUS => return At::Anonymous,
             FileIndex::VDSO => (Some(ObjectKey::VDSO), address - mapping.start),
             file => {
@@ -152,10 +157,10 @@ impl ProcessTable {
     pub(crate) fn settle_dumped(&mut self, now: u64, version: u64, give_up: bool, rules: &mut dyn RuleSource, batch: &mut Batch) {
         self.keep_mappings();
         let is_due = self.dumped.samples.front().is_some_and(|waiting| waiting.until <= now);
-        if !self.dumped.is_any() || version == self.dumped.version && !is_due && !give_up {
+        if !self.dumped.is_any() || Some(version) == self.dumped.version && !is_due && !give_up {
             return;
         }
-        self.dumped.version = version;
+        self.dumped.version = Some(version);
         let from = batch.samples.len();
         for waiting in self.dumped.take() {
             let is_due = give_up || waiting.until <= now;
@@ -247,8 +252,15 @@ impl ProcessTable {
         // The kernel knows the file of the first frame, even if another file has its path or inode by now.
         let first = dump.registers.pc.wrapping_sub(dump.registers.is_return.into());
         let last = state.mappings.find(first).map(|mapping| mapping.file).zip(dump.key);
-        let mut code =
-            MappedCode { mappings: &state.mappings, files: &mut self.files, user: record.uid, last, unknown: None, rules };
+        let mut code = MappedCode {
+            mappings: &state.mappings,
+            moved: &state.moved,
+            files: &mut self.files,
+            user: record.uid,
+            last,
+            unknown: None,
+            rules,
+        };
         let memory = Memory { start: dump.start, bytes: &dump.stack };
         let machine = Machine { arch: Arch::OWN, signature: self.signature };
         let walked = match so_far {
@@ -263,7 +275,8 @@ impl ProcessTable {
             && let Some(file) = self.files.get_mut(mapping.file)
         {
             let (path, identity) = (file.path.clone(), file.identity);
-            let (tgid, user, files, mapping) = (record.tgid, record.uid, record.files, (mapping.start, mapping.end));
+            let Range { start, end } = file_range(&state.moved, &mapping);
+            let (tgid, user, files, mapping) = (record.tgid, record.uid, record.files, (start, end));
             self.dumped.requests.push(MappedRequest { tgid, user, files, mapping, path, identity });
         }
         Ok(walked)

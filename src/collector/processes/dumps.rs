@@ -62,8 +62,8 @@ pub(super) struct Dumped {
     pub(super) counts: DumpCounts,
     /// Requests for tables that the kernel's walk has not requested.
     pub(super) requests: Vec<MappedRequest>,
-    /// The version of the tables when the samples were last tried.
-    pub(super) version: u64,
+    /// The version of the tables when the samples were last tried. `None`: they are to be tried in any case.
+    pub(super) version: Option<u64>,
     /// Whether each dump is walked in addition to the kernel's walk, to compare the two: [`Walk::Dumped`](super::super::Walk::Dumped).
     pub(super) compares: bool,
 }

@@ -16,10 +16,10 @@ use crate::object::exported::addresses_of;
 use crate::profile::{ElfAddress, FileOffset, Tgid, UserId};
 
 /// A process's memory. Reading it takes the process's memory lock.
-struct ProcessMemory(File);
+pub(super) struct ProcessMemory(File);
 
 impl ProcessMemory {
-    fn open(tgid: u32) -> Option<ProcessMemory> {
+    pub(super) fn open(tgid: u32) -> Option<ProcessMemory> {
         File::open(format!("/proc/{tgid}/mem")).ok().map(ProcessMemory)
     }
 }

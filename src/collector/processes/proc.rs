@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, BufRead, Read};
+use std::ops::Range;
 
 use super::mappings::MAX_MAPPINGS;
 use crate::collector::wire::perf_records::{Identity, Inode, comm_bytes};
@@ -91,7 +92,7 @@ pub(crate) fn readable_command_line(arguments: &mut [u8]) -> String {
     sanitize(&String::from_utf8_lossy(arguments)).into_owned()
 }
 
-/// An executable mapping as described by `/proc/PID/maps`.
+/// A mapping as described by `/proc/PID/maps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mapped {
     pub(crate) start: u64,
@@ -134,9 +135,8 @@ pub(crate) fn parse_maps(list: impl Read) -> Option<MappedList> {
             found.cut = true;
             return Some(found);
         }
-        // ` rwxp ` follows the addresses. Most lines are not executable and need no conversion to text.
-        let permissions = memchr::memchr(b' ', &line).and_then(|space| line.get(space + 3));
-        if permissions == Some(&b'x') {
+        // Most lines are not executable and need no conversion to text.
+        if is_executable(&line) {
             if found.mapped.len() >= MAX_MAPPINGS {
                 found.cut = true;
                 return Some(found);
@@ -146,7 +146,35 @@ pub(crate) fn parse_maps(list: impl Read) -> Option<MappedList> {
     }
 }
 
-/// Parses `start-end perms offset major:minor inode path`; `None` if the mapping is not executable.
+/// Whether a line of `/proc/PID/maps` is about executable memory: ` rwxp ` follows the addresses.
+fn is_executable(line: &[u8]) -> bool {
+    memchr::memchr(b' ', line).and_then(|space| line.get(space + 3)) == Some(&b'x')
+}
+
+/// Reads the mapping right behind an executable mapping of a process. `None` if the executable mapping is no longer there, or if nothing
+/// is mapped right behind it. Waits for the process's memory lock.
+pub(crate) fn behind(tgid: u32, range: &Range<u64>) -> Option<Mapped> {
+    parse_behind(fs::File::open(format!("/proc/{tgid}/maps")).ok()?, range)
+}
+
+fn parse_behind(list: impl Read, range: &Range<u64>) -> Option<Mapped> {
+    let mut list = io::BufReader::with_capacity(MAPS_BUFFER, list).take(MAX_LIST);
+    let wanted = format!("{:08x}-{:08x} ", range.start, range.end);
+    let (mut line, mut is_found) = (Vec::new(), false);
+    loop {
+        line.clear();
+        if list.read_until(b'\n', &mut line).unwrap_or(0) == 0 {
+            return None;
+        }
+        line.pop_if(|last| *last == b'\n');
+        if is_found {
+            return parse_mapping(&String::from_utf8_lossy(&line)).filter(|behind| behind.start == range.end);
+        }
+        is_found = line.starts_with(wanted.as_bytes()) && is_executable(&line);
+    }
+}
+
+/// Parses `start-end perms offset major:minor inode path`.
 fn parse_mapping(line: &str) -> Option<Mapped> {
     let mut rest = line;
     let mut field = || {
@@ -154,10 +182,7 @@ fn parse_mapping(line: &str) -> Option<Mapped> {
         rest = after;
         field
     };
-    let (range, permissions, offset, device, inode) = (field(), field(), field(), field(), field());
-    if permissions.as_bytes().get(2) != Some(&b'x') {
-        return None;
-    }
+    let (range, _permissions, offset, device, inode) = (field(), field(), field(), field(), field());
     let (start, end) = range.split_once('-')?;
     let (major, minor) = device.split_once(':')?;
     let hex = |text| u64::from_str_radix(text, 16).ok();
@@ -201,9 +226,22 @@ mod tests {
         assert_eq!((mapped.start, mapped.end, mapped.offset), (0x7f00, 0x8f00, 0x1000));
         assert_eq!(mapped.identity, Identity::Inode(Inode { device: libc::makedev(8, 1), number: 1234, generation: None }));
         assert_eq!(mapped.path, "/opt/my app/lib.so (deleted)");
-        assert_eq!(parse_mapping("7f00-8f00 rw-p 00001000 08:01 1234 /x"), None);
         assert_eq!(parse_mapping("7f00-8f00 r-xp 00000000 00:00 0 ").map(|mapped| mapped.path), Some(String::new()));
         assert_eq!(parse_mapping("nonsense"), None);
+    }
+
+    #[test]
+    fn the_mapping_behind_another_is_found_if_they_touch() {
+        let lines = "00401000-00500000 r-xp 00000000 00:00 0 \n00500000-00600000 rw-p 00100000 08:01 12 /opt/a b\n\
+                     00600000-00700000 r-xp 00000000 00:00 0\n00710000-00800000 r-xp 00000000 00:00 0";
+        let of = |range: Range<u64>| parse_behind(lines.as_bytes(), &range);
+        let found = of(0x401000..0x500000).unwrap();
+        assert_eq!((found.start, found.end, found.offset, &*found.path), (0x50_0000, 0x60_0000, 0x10_0000, "/opt/a b"));
+        // Not executable; of another size; a gap; the last; gone.
+        let none = [0x500000..0x600000, 0x401000..0x402000, 0x600000..0x700000, 0x710000..0x800000, 1..2];
+        assert!(none.into_iter().all(|range| of(range).is_none()));
+        let is_touched = |own: &Mapped| behind(std::process::id(), &(own.start..own.end)).is_some();
+        assert!(own_maps().iter().any(is_touched));
     }
 
     #[test]

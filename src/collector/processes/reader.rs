@@ -19,6 +19,7 @@
 use crate::collector::processes::mapped_build_id::MappedFile;
 use crate::collector::sys::machine;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -28,6 +29,7 @@ use rustc_hash::FxHashMap;
 
 use super::interpreter::{self, CodeKey, Interpreter, Places};
 use super::mapped_build_id::{self, Missing};
+use super::moved_file::{self, MovedText};
 use super::proc::{self, MappedList};
 use crate::interpreters::python::{Code, Layout};
 use crate::locks;
@@ -61,6 +63,8 @@ pub(crate) enum What {
     BuildId(MappedFile),
     /// Its interpreter.
     Interpreter(Box<Places>),
+    /// The file whose code is in this memory without a file.
+    Moved(Range<u64>),
     /// Functions of its interpreter.
     Functions(Box<Layout>, Vec<CodeKey>),
 }
@@ -89,6 +93,8 @@ pub(crate) enum Reply {
     BuildId(Result<BuildId, Missing>),
     /// The result of [`interpreter::of_places`].
     Interpreter(Option<Box<Interpreter>>),
+    /// The result of [`moved_file::find`].
+    Moved(Option<Box<MovedText>>),
     /// The result of [`interpreter::functions`].
     Functions(Vec<(CodeKey, Option<Code>)>),
 }
@@ -345,6 +351,7 @@ fn read(question: &Question) -> Reply {
         What::Status => Reply::Status(proc::stat(tgid)),
         What::BuildId(mapped) => Reply::BuildId(mapped_build_id::of_mapping(question.user, Tgid(tgid), mapped)),
         What::Interpreter(places) => Reply::Interpreter(interpreter::of_places(question.user, Tgid(tgid), places).map(Box::new)),
+        What::Moved(range) => Reply::Moved(moved_file::find(question.user, Tgid(tgid), range).map(Box::new)),
         What::Functions(layout, wanted) => Reply::Functions(interpreter::functions(tgid, layout, wanted)),
     }
 }

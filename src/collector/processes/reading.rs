@@ -97,6 +97,7 @@ impl ProcessTable {
         state.mappings = mappings;
         state.known = Known::Yes;
         state.read_at = read_at;
+        self.map_moved(tgid);
     }
 
     /// Sends the questions of this drain. Returns whether any were sent.
@@ -129,6 +130,7 @@ impl ProcessTable {
                 What::Status => {}
                 What::BuildId(mapped) => self.files.not_asked(&mapped),
                 What::Interpreter(..) => self.interpreter_not_asked(question.tgid),
+                What::Moved(range) => self.moved_not_asked(question.tgid, &range),
                 What::Functions(..) => state.scripts.asked.clear(),
             }
         }
@@ -147,6 +149,11 @@ impl ProcessTable {
             Reply::Mappings(None) if known != Known::Yes => self.is_gone_unread(tgid),
             Reply::Mappings(_) | Reply::BuildId(_) => {}
             Reply::Interpreter(found) => self.told_interpreter(tgid, found.map(|found| *found)),
+            Reply::Moved(found) => {
+                if let What::Moved(range) = what {
+                    self.told_moved(tgid, &range, found.map(|found| *found));
+                }
+            }
             Reply::Functions(read) => self.told_functions(tgid, user, read),
             Reply::CommandLine(line) => self.read_command_line(tgid, &line),
             Reply::Status(found) => {

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::mappings::{BuildIdOf, FileIndex, Files, Mapping};
+use super::moved::file_range;
 use super::reader::{Question, What};
 use super::scripts::{Function, FunctionReads, MAX_ASKED, MAX_PLACES, gone, label_of, not_read};
 use super::state::{Known, ProcessState};
@@ -293,6 +294,7 @@ impl Place<'_> {
         };
         let of_file = |object, offset| Frame::File { object, offset: FileOffset(offset), is_return };
         let frame = match mapping.file {
+            FileIndex::ANONYMOUS if self.waits == Waits::MayWait && self.state.is_asked(address) => return NewFrame::Later,
             FileIndex::ANONYMOUS => self.jit_frame(address, is_return),
             FileIndex::VDSO => of_file(ObjectId::VDSO, address - mapping.start),
             FileIndex::REFUSED => Frame::AnyOf(ObjectId::MORE),
@@ -305,7 +307,7 @@ impl Place<'_> {
         let has_object = frame.object() != ObjectId::ANONYMOUS;
         let (frame, new) = self.names.intern_frame(frame);
         if new && has_object {
-            wanted.push(request(frame, self.owner, mapping.range()));
+            wanted.push(request(frame, self.owner, file_range(&self.state.moved, &mapping)));
         }
         if self.state.frames.len() >= MAX_CACHED {
             self.state.frames.clear();
@@ -368,7 +370,7 @@ impl Place<'_> {
                 let (serving, new) = names.intern_frame(Frame::Interpreter { object, offset, is_return });
                 if new {
                     let mapping = self.state.mappings.find((key >> 1).saturating_sub(u64::from(is_return)));
-                    wanted.push(request(serving, owner, mapping.map_or(0..0, Mapping::range)));
+                    wanted.push(request(serving, owner, mapping.map_or(0..0, |mapping| file_range(&self.state.moved, mapping))));
                 }
                 serving
             }
@@ -398,7 +400,8 @@ impl Place<'_> {
                 if file.build_id.is_to_be_asked(self.now) {
                     file.build_id = BuildIdOf::Asked;
                     let path = file.path.clone();
-                    let what = What::BuildId(MappedFile { start: mapping.start, end: mapping.end, path, file: Some(inode) });
+                    let Range { start, end } = file_range(&self.state.moved, mapping);
+                    let what = What::BuildId(MappedFile { start, end, path, file: Some(inode) });
                     let Owner { tgid, user, .. } = self.owner;
                     self.questions.push(Question { tgid, life: self.state.life, user, what });
                 }

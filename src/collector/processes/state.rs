@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::mappings::{Mapping, Mappings};
+use super::moved::{Moved, is_asked};
 use super::scripts::Scripts;
 use crate::collector::wire::records::COMM_LENGTH;
 use crate::profile::{FrameId, LabelId, ObjectId, UserId};
@@ -64,6 +65,9 @@ pub(crate) struct ProcessState {
     pub(super) sampled: bool,
     /// The functions of its interpreter, if it has one.
     pub(super) scripts: Scripts,
+    /// Memory without a file that may hold code of the file behind it, and how often a worker was asked about such memory.
+    pub(super) moved: Vec<Moved>,
+    pub(super) moved_questions: u32,
     pub(super) threads: u32,
     pub(super) leader_gone: bool,
     pub(super) exited: Option<u64>,
@@ -90,6 +94,8 @@ impl ProcessState {
             command_line_known: Known::No,
             sampled: false,
             scripts: Scripts::default(),
+            moved: Vec::new(),
+            moved_questions: 0,
             threads: 1,
             leader_gone: false,
             exited: None,
@@ -105,6 +111,11 @@ impl ProcessState {
         }
         self.forked_from = None;
         self.young_copy_of = None;
+    }
+
+    /// Whether a worker finds out which code is at this address.
+    pub(super) fn is_asked(&self, address: u64) -> bool {
+        is_asked(&self.moved, address)
     }
 
     /// Returns the bytes of its mappings. Mappings that several processes share count for each of them in part.

@@ -22,6 +22,7 @@ use super::bounds::Bounds;
 use super::dumps::Dumped;
 use super::interpreter::may_be_interpreter;
 use super::mappings::{FileIndex, Files, MAX_MAPPINGS, Mapping, Mappings};
+use super::moved::{MAX_ENTRIES, MovedCode, MovedEntries};
 use super::parked::Parking;
 use super::proc;
 use super::reader::{Answer, ProcessReader, Question, What};
@@ -100,6 +101,8 @@ pub(crate) struct ProcessTable {
     /// Processes with interpreters that BPF knows.
     pub(crate) runtimes: Runtimes,
     pub(super) reads: FunctionReads,
+    /// Anonymous memory whose code BPF knows.
+    pub(crate) moved: MovedEntries,
 }
 
 impl ProcessTable {
@@ -140,6 +143,7 @@ impl ProcessTable {
             heirs: Vec::new(),
             runtimes: Runtimes::new(MAX_RUNTIMES),
             reads: FunctionReads::default(),
+            moved: MovedEntries::new(MAX_ENTRIES),
         }
     }
 
@@ -195,7 +199,9 @@ impl ProcessTable {
             Event::Map { tgid, start, end, offset, identity, path } => {
                 let user = self.states.get(&tgid).map_or(UNKNOWN_USER, |state| state.user);
                 let file = self.files.intern(&path, identity, user);
+                self.forget_moved(tgid, &(start..end), timed.time);
                 self.map(tgid, Mapping { start, end, offset, file });
+                self.map_moved(tgid);
                 if !self.lately.contains(&file) {
                     self.lately.push_back(file);
                     if self.lately.len() > MAX_LATELY {
@@ -249,6 +255,7 @@ impl ProcessTable {
         let user = before.map(|state| state.user).filter(|user| *user != UserId(0)).unwrap_or(UNKNOWN_USER);
         let state = ProcessState { known: Known::Yes, read_at: time, user, sampled, ..self.begin(comm) };
         self.runtimes.remove(tgid);
+        self.drop_moved(tgid);
         self.states.insert(tgid, Box::new(state));
         let mut process = self.shared.entry(Tgid(tgid)).or_insert_with(unknown_process);
         process.command_line = Arc::default();
@@ -289,13 +296,16 @@ impl ProcessTable {
             command_line_known: if command_line_known { Known::Yes } else { Known::No },
             // The copy has the same memory, so its interpreter and functions are at the same addresses.
             scripts: from.scripts.of_copy(),
+            moved: from.moved.iter().filter(|moved| moved.code != MovedCode::Asked).cloned().collect(),
             life: self.lives,
             ..ProcessState::new(from.comm)
         };
         let user = Some(child.user).filter(|user| *user != UNKNOWN_USER);
         let process = Process { command_line: child.command_line.clone(), parent: Tgid(parent), user, exited: None };
+        self.drop_moved(tgid);
         self.states.insert(tgid, Box::new(child));
         self.copy_runtime(tgid);
+        self.copy_moved(tgid);
         self.shared.insert(Tgid(tgid), process);
     }
 
@@ -315,6 +325,7 @@ impl ProcessTable {
         let Some(state) = self.states.get_mut(&tgid) else { return };
         state.exited = Some(time);
         self.runtimes.remove(tgid);
+        self.drop_moved(tgid);
         if let Some(mut process) = self.shared.get_mut(&Tgid(tgid)) {
             process.exited = Some(Timestamp(time));
         }

@@ -115,7 +115,9 @@ impl ProcessTable {
         self.tidy_frames();
         self.tidy_functions();
         let states = &self.states;
-        self.runtimes.retain(|tgid| states.get(&tgid).is_some_and(|state| state.exited.is_none()));
+        let is_there = |tgid: u32| states.get(&tgid).is_some_and(|state| state.exited.is_none());
+        self.runtimes.retain(is_there);
+        self.moved.retain(|(tgid, _)| is_there(tgid));
         self.cut_command_lines();
     }
 

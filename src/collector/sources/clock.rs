@@ -1,6 +1,7 @@
 //! The clock's BPF program, the clock on each CPU, and the ring buffer of its records.
 
 use crate::collector::machine::kernel_is_at_least;
+use crate::collector::processes::moved::{MovedEntry, MovedPlace};
 use crate::collector::sources::rings::{Rings, dump_ring_bytes, most_dump_pages};
 use crate::collector::sources::walk::Walk;
 use crate::collector::sys::machine;
@@ -73,6 +74,7 @@ pub(crate) struct SharedMaps {
     pub(crate) stack_dumps: MapHandle,
     pub(crate) targets: MapHandle,
     pub(crate) runtimes: MapHandle,
+    pub(crate) moved: MapHandle,
     pub(crate) segments: MapHandle,
     pub(crate) objects: MapHandle,
     pub(crate) files: MapHandle,
@@ -300,6 +302,7 @@ impl Sampler {
             stack_dumps: handle(&maps.stack_dumps)?,
             targets: handle(&maps.targets)?,
             runtimes: handle(&maps.runtimes)?,
+            moved: handle(&maps.moved)?,
             segments: handle(&maps.segments)?,
             objects: handle(&maps.objects)?,
             files: handle(&maps.files)?,
@@ -342,6 +345,18 @@ impl Sampler {
     pub(crate) fn remove_target(&self, tgid: u32) {
         // The process may never have been a target.
         let _ = scheduling::undisturbed(|| self.skeleton.maps.targets.delete(&tgid.to_ne_bytes()));
+    }
+
+    /// Tells BPF which code is in anonymous memory of a process. `None`: not known any more.
+    pub(crate) fn set_moved(&self, (tgid, start): MovedPlace, entry: Option<MovedEntry>) {
+        let map = &self.skeleton.maps.moved;
+        let [start, offset, beside] = [start, entry.map_or(0, |entry| entry.offset), entry.map_or(0, |entry| entry.beside)];
+        let key = [start.to_ne_bytes(), [tgid.to_ne_bytes(), [0; 4]].concat().try_into().unwrap_or_default()].concat();
+        // Without the entry, BPF asks again.
+        let _ = scheduling::undisturbed(|| match entry {
+            Some(_) => map.update(&key, &[offset.to_ne_bytes(), beside.to_ne_bytes()].concat(), MapFlags::ANY),
+            None => map.delete(&key),
+        });
     }
 
     /// Tells BPF where a process keeps the functions of its interpreter. `None` means that the process no longer has any.

@@ -48,7 +48,7 @@ fn key_of(path: &Path) -> ObjectKey {
 
 /// Returns the wish of a sample in a file that our own process has unmapped since.
 fn wish_for(path: &Path, user: UserId) -> Wish {
-    Wish { tgid: std::process::id(), start: 0, end: 0, key: key_of(path), user, files: open::own_files() }
+    Wish { time: 0, tgid: std::process::id(), start: 0, end: 0, key: key_of(path), user, files: open::own_files() }
 }
 
 /// Returns the wish of a sample in our own libc, and libc's path.

@@ -2,9 +2,12 @@
 
 use rustc_hash::FxHashMap;
 
-use super::records::{Record, StackDump, Wish};
+use super::records::{ObjectKey, Record, StackDump, Wish};
 use super::script::Script;
 use crate::unwind::Arch;
+
+/// Most questions that wait. All others are among the requests.
+const MAX_QUESTIONS: usize = 4096;
 
 /// Records from the ring buffer that wait for their turn.
 #[derive(Default)]
@@ -14,6 +17,8 @@ pub(crate) struct Pending {
     index: Vec<(u64, usize, usize)>,
     /// Requests for tables that samples lacked.
     wishes: Vec<Wish>,
+    /// See [`take_questions`](Pending::take_questions).
+    questions: Vec<Wish>,
     /// Dumps, by the CPU and time of their samples.
     dumps: FxHashMap<(u32, u64), StackDump>,
     /// The last functions of an interpreter from each CPU, with the time of their sample, which comes next.
@@ -25,6 +30,9 @@ impl Pending {
     /// Adds a record as it came out of the ring buffer.
     pub(crate) fn push(&mut self, record: &[u8]) {
         if let Some(wish) = Wish::parse(record) {
+            if wish.key == ObjectKey::MOVED && self.questions.len() < MAX_QUESTIONS {
+                self.questions.push(wish);
+            }
             return self.wishes.push(wish);
         }
         if let Some((cpu, time)) = Script::sample_of(record) {
@@ -68,6 +76,14 @@ impl Pending {
         self.index.iter().take(ready).filter_map(|(time, from, length)| Some((*time, self.bytes.get(*from..from + length)?)))
     }
 
+    /// Takes the requests of samples up to `watermark` that ask which code is in anonymous memory, oldest first. They are also among those of
+    /// [`take_wishes`](Self::take_wishes), but a process that has just begun is known only when its sample is due.
+    pub(crate) fn take_questions(&mut self, watermark: u64) -> Vec<Wish> {
+        let mut due: Vec<Wish> = self.questions.extract_if(.., |wish| wish.time <= watermark).collect();
+        due.sort_by_key(|wish| wish.time);
+        due
+    }
+
     /// Takes the requests for tables.
     pub(crate) fn take_wishes(&mut self) -> Vec<Wish> {
         std::mem::take(&mut self.wishes)
@@ -104,6 +120,22 @@ impl Pending {
 mod tests {
     use super::*;
     use crate::collector::wire::records::tests::record_bytes;
+
+    #[test]
+    fn questions_come_in_the_order_of_time_up_to_the_watermark_and_with_the_requests_too() {
+        let mut pending = Pending::default();
+        for (time, generation) in [(30, 1u8), (10, 1), (20, 2), (50, 1)] {
+            let mut bytes = vec![0; 64];
+            (bytes[0], bytes[44], bytes[49]) = (time, generation, 255);
+            assert!(Wish::parse(&bytes).is_some());
+            pending.push(&bytes);
+        }
+        let times = |wishes: Vec<Wish>| wishes.into_iter().map(|wish| wish.time).collect::<Vec<_>>();
+        assert_eq!(times(pending.take_wishes()), [30, 10, 20, 50]);
+        assert_eq!(times(pending.take_questions(40)), [10, 30]);
+        assert_eq!(times(pending.take_questions(60)), [50]);
+        assert!(pending.take_questions(60).is_empty());
+    }
 
     #[test]
     fn pending_records_come_in_the_order_of_time_up_to_the_watermark() {

@@ -55,6 +55,8 @@ pub(crate) struct ObjectKey {
 impl ObjectKey {
     /// The key of the vDSO, which has no file.
     pub(crate) const VDSO: ObjectKey = ObjectKey { inode: 0, device: 0, generation: 0 };
+    /// In a request: which file's code is in this anonymous mapping? `GENERATION_OF_MOVED` of bpf/record.h.
+    pub(crate) const MOVED: ObjectKey = ObjectKey { inode: 0, device: 0, generation: 1 };
 
     /// Returns the key of a file. `device` is the superblock's number in the encoding of stat.
     pub(crate) fn new(device: u64, inode: u64, generation: u32) -> ObjectKey {
@@ -371,6 +373,8 @@ impl UserFrame {
 /// Request for a table: a sample hit code without one. `struct wish`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Wish {
+    /// The time of the sample.
+    pub(crate) time: u64,
     pub(crate) tgid: u32,
     /// The mapping in that process.
     pub(crate) start: u64,
@@ -389,6 +393,7 @@ impl Wish {
             return None;
         }
         Some(Wish {
+            time: u64_at(bytes, offset_of!(WishRecord, time))?,
             tgid: u32_at(bytes, offset_of!(WishRecord, tgid))?,
             start: u64_at(bytes, offset_of!(WishRecord, start))?,
             end: u64_at(bytes, offset_of!(WishRecord, end))?,
@@ -443,7 +448,8 @@ impl StackDump {
             of: (u32_at(bytes, offset_of!(StackDumpRecord, cpu))?, u64_at(bytes, offset_of!(StackDumpRecord, time))?),
             registers,
             // A key of zeros belongs to the vDSO, which always has a table.
-            key: key_at(bytes, offset_of!(StackDumpRecord, inode)).filter(|key| *key != ObjectKey::VDSO),
+            key: key_at(bytes, offset_of!(StackDumpRecord, inode))
+                .filter(|key| ![ObjectKey::VDSO, ObjectKey::MOVED].contains(key)),
             frames: u16_at(bytes, offset_of!(StackDumpRecord, frames))?.into(),
             start,
             stack: bytes.get(from..from.checked_add(length)?)?.into(),
@@ -588,6 +594,7 @@ pub(crate) mod tests {
     #[test]
     fn a_wish_is_told_from_a_sample() {
         let mut bytes = vec![0; 64];
+        bytes[0] = 7;
         bytes[8] = 0x10;
         bytes[16] = 42;
         bytes[24] = 0x20;
@@ -600,7 +607,7 @@ pub(crate) mod tests {
         bytes[60] = 11;
         let key = ObjectKey { inode: 7, device: 8, generation: 9 };
         let (user, files) = (UserId(10), FileNamespace(11));
-        assert_eq!(Wish::parse(&bytes), Some(Wish { tgid: 42, start: 0x10, end: 0x20, key, user, files }));
+        assert_eq!(Wish::parse(&bytes), Some(Wish { time: 7, tgid: 42, start: 0x10, end: 0x20, key, user, files }));
         assert_eq!(Wish::parse(&bytes[..63]), None);
     }
 

@@ -665,3 +665,5 @@ fn long_command_lines_are_cut_where_all_are_too_long() {
     assert_eq!(line(0), "short");
     assert!(line(1).ends_with("ä…") && line(1).len() < 140, "{}", line(1));
 }
+
+mod moved;
