@@ -70,7 +70,7 @@ enum rule_form {
 /* A gap because there is no table at all. No table holds this value. */
 #define RULE_NO_TABLE (RULE_GAP | 1 << 3)
 
-/* A gap of a table that a better one follows. Lookups return it; no table holds it. */
+/* A gap of a table that a better one follows. Lookups return it; no table holds it. Gaps that stay have register 3 (packed.rs). */
 #define RULE_GAP_FOR_NOW (RULE_GAP | 2 << 3)
 
 /* No rule, and no guess either: the function is switching to another stack. Invalid::StackPointer of rule.rs. */

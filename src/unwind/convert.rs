@@ -57,7 +57,7 @@ pub(crate) fn convert_by(
     publish: &mut dyn FnMut(Step<'_>),
 ) -> Result<Ended, Unreadable> {
     let (mut table, evidence) = Evidence::of_information(image, beside)?;
-    publish(Step { table: &table, left: machine_code::left(&evidence.elf, &table) });
+    publish(Step { table: &table, unknown: &machine_code::gaps(&table, &evidence.elf.code()) });
     Ok(machine_code::fill(&evidence.elf, image, &mut table, control, every, publish))
 }
 

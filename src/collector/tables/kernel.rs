@@ -371,6 +371,12 @@ impl Kernel {
         bytes.chunks_exact(OBJECT).map(|object| u32_at(object, 4).unwrap_or(0)).collect()
     }
 
+    /// Returns when an object's rules were last looked up.
+    pub(crate) fn last_use(&self, placed: &Placed) -> Option<u32> {
+        let bytes = bpf_memory::read_mapped(self.objects.as_fd(), placed.slot() * OBJECT, OBJECT).ok()?;
+        u32_at(&bytes, 4)
+    }
+
     /// Counts the places in use, including those that wait for [`Kernel::collect`].
     pub(crate) fn slots(&self) -> u32 {
         self.next_slot - self.free_slots.len() as u32

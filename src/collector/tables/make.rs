@@ -40,10 +40,18 @@ const MOST_BYTES_OF_SMALL: u64 = 64 << 10;
 /// most a second, and samples wait that long. If a first table is loaded earlier, the walk guesses in its gaps and may miss callers.
 const LITTLE_CODE: u64 = 1 << 20;
 
-/// CPU time after which a conversion ends if its process is gone (`LONG_WORK`), and after which it ends in any case (`MOST_WORK`). Code
-/// that was not analysed by then stays a gap. Chromium without unwind information takes 24 s for 225 MiB of code.
+/// CPU time after which a conversion ends if nobody runs its file any more (`LONG_WORK`), and after which it ends in any case (`MOST_WORK`).
+/// Code that was not analysed by then stays a gap. Chromium without unwind information takes 24 s for 225 MiB of code.
 const LONG_WORK: Duration = Duration::from_secs(1);
 const MOST_WORK: Duration = Duration::from_secs(60);
+
+/// After this CPU time of a conversion, code that no sample has hit is analysed at this rate, in CPU seconds per second. When it is done,
+/// later starts of flametop find the whole table in the cache.
+const UNASKED_WORK: Duration = Duration::from_millis(250);
+const UNASKED_RATE: f64 = RATE / 5.0;
+
+/// Time without a look-up after which an object counts as not in use, in units of 2^30 ns.
+const UNUSED: u32 = 3;
 
 /// CPU time between two charges to the user of a conversion.
 const CHARGED_EVERY: Duration = Duration::from_millis(20);
@@ -190,9 +198,21 @@ fn make_for(shared: &SharedTables, job: &Job, stored: &mut u64, charged: &Cell<D
     if !shared.lock().may_hold(user) {
         return Outcome::Later(user, Some(key), FULL);
     }
-    let maker =
-        Maker { shared, job, found: &found, id, image: FileBytes::new(found.file.clone()), is_whole: Cell::new(true), charged };
+    let maker = Maker {
+        shared,
+        job,
+        found: &found,
+        id,
+        image: FileBytes::new(found.file.clone()),
+        is_whole: Cell::new(true),
+        is_unused: Cell::new(false),
+        charged,
+    };
     let outcome = if found.is_hosts { maker.of_host(stored) } else { maker.of_anybody(stored) };
+    if maker.is_unused.get() {
+        // The next process that runs it has it analysed from the beginning.
+        return Outcome::Later(user, Some(key), PAUSE);
+    }
     let (content, made) = match outcome {
         Ok(Some(made)) => made,
         Ok(None) => {
@@ -226,8 +246,9 @@ struct Maker<'a> {
     found: &'a FoundImage,
     id: Option<BuildId>,
     image: FileBytes,
-    /// Whether the last conversion ran to its end.
+    /// Whether the last conversion ran to its end, and whether it ended because nobody runs the file any more.
     is_whole: Cell<bool>,
+    is_unused: Cell<bool>,
     /// CPU time that the user was already charged for.
     charged: &'a Cell<Duration>,
 }
@@ -300,6 +321,7 @@ impl Maker<'_> {
             });
         });
         self.charged.set(self.charged.get() + work.charged.get());
+        self.is_unused.set(work.is_unused.get());
         made
     }
 
@@ -381,10 +403,10 @@ fn make(
 ) -> Made {
     let mut last = Err(String::new());
     let mut step = |step: Step<'_>| {
-        last = finish_table(step.table);
+        last = finish_step(&step);
         work.code.borrow_mut().clone_from(&step.table.code);
         // The last table is returned. If little code is left, analysing it takes less time than putting two tables into the kernel.
-        if step.left > LITTLE_CODE
+        if step.left() > LITTLE_CODE
             && let Ok((layout, summary)) = &last
         {
             publish(layout.clone(), *summary);
@@ -405,6 +427,10 @@ pub(super) struct Work<'a> {
     begun: Duration,
     since: Instant,
     charged: Cell<Duration>,
+    /// Whether samples wait for the code that is analysed.
+    is_asked: Cell<bool>,
+    /// Whether the conversion ended because nobody runs the file any more.
+    is_unused: Cell<bool>,
     /// The object's code; empty until the first table is made.
     code: RefCell<Vec<Code>>,
 }
@@ -412,7 +438,8 @@ pub(super) struct Work<'a> {
 impl Work<'_> {
     pub(super) fn begin<'a>(shared: &'a SharedTables, job: &'a Job, key: ObjectKey, user: UserId) -> Work<'a> {
         let begun = cpu_time();
-        Work { shared, job, key, user, begun, since: Instant::now(), charged: Cell::default(), code: RefCell::default() }
+        let (since, charged, code) = (Instant::now(), Cell::default(), RefCell::default());
+        Work { shared, job, key, user, begun, since, charged, is_asked: Cell::new(true), is_unused: Cell::new(false), code }
     }
 
     fn spent(&self) -> Duration {
@@ -428,7 +455,9 @@ impl Work<'_> {
         inner.queue.charge(self.user, spent.saturating_sub(self.charged.replace(spent)));
         // Saved CPU time is meant for first tables. So a long conversion is limited to the rate from its beginning.
         let may_go_on = |inner: &mut Inner| {
-            let earned = LONG_WORK + self.since.elapsed().mul_f64(RATE);
+            let is_asked = self.is_asked.get() || inner.has_hints(self.key);
+            let (saved, rate) = if is_asked { (LONG_WORK, RATE) } else { (UNASKED_WORK, UNASKED_RATE) };
+            let earned = saved + self.since.elapsed().mul_f64(rate);
             spent <= earned && inner.queue.has_time(self.user, Instant::now())
         };
         if may_go_on(&mut inner) {
@@ -445,18 +474,32 @@ impl Work<'_> {
         inner.throttled -= 1;
         !inner.stop
     }
+
+    /// Whether the process that needed the table is there, or another one has run the file's code in the last seconds.
+    pub(super) fn is_used(&self) -> bool {
+        let now = (machine::now().0 >> 30) as u32;
+        machine::exists(self.job.tgid)
+            || self.shared.lock().last_use(self.key).is_some_and(|used| now.saturating_sub(used) <= UNUSED)
+    }
 }
 
 impl Control for Work<'_> {
     /// Returns whether the conversion should continue. It ends when flametop ends, and after [`MOST_WORK`]. It ends after [`LONG_WORK`] if
-    /// the process that needed the table is gone.
+    /// nobody runs the file any more.
     fn keep_going(&self) -> bool {
         let spent = self.spent();
         if spent.saturating_sub(self.charged.get()) < CHARGED_EVERY {
             return true;
         }
-        let is_long = spent > LONG_WORK;
-        self.charge(spent) && spent < MOST_WORK && (!is_long || machine::exists(self.job.tgid))
+        if !self.charge(spent) || spent >= MOST_WORK {
+            return false;
+        }
+        self.is_unused.set(spent > LONG_WORK && !self.is_used());
+        !self.is_unused.get()
+    }
+
+    fn goes_on_with(&self, is_hinted: bool) {
+        self.is_asked.set(is_hinted);
     }
 
     fn take_hints(&self, hints: &mut Vec<u64>) {
@@ -468,6 +511,11 @@ impl Control for Work<'_> {
         };
         hints.extend(offsets.into_iter().filter_map(address));
     }
+}
+
+/// Lays out a table that is not finished, or the last one.
+fn finish_step(step: &Step<'_>) -> Made {
+    if step.unknown.is_empty() { finish_table(step.table) } else { finish_table(&step.table.with_final_gaps(step.unknown)) }
 }
 
 pub(super) fn finish_table(table: &Table) -> Made {

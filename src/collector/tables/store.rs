@@ -250,6 +250,23 @@ impl Inner {
         self.states.insert(key, TableState::Later(Instant::now() + pause));
     }
 
+    #[cfg(test)]
+    pub(super) fn hint(&mut self, key: ObjectKey, offset: u64) {
+        self.hints.entry(key).or_default().push(offset);
+    }
+
+    /// Whether there are hints of a file.
+    pub(super) fn has_hints(&self, key: ObjectKey) -> bool {
+        self.hints.contains_key(&key)
+    }
+
+    /// Returns when the kernel's walk last looked up a rule of a file: in units of 2^30 ns of `CLOCK_MONOTONIC`.
+    pub(super) fn last_use(&self, key: ObjectKey) -> Option<u32> {
+        let Some(TableState::Done(number)) = self.states.get(&key) else { return None };
+        let object = self.objects.get(number)?;
+        self.kernel.last_use(&object.placed).map(|used| used.max(object.since))
+    }
+
     /// Takes the hints of a file: the offsets where samples lacked a rule while its table was being made.
     pub(super) fn take_hints(&mut self, key: ObjectKey) -> Vec<u64> {
         self.hints.remove(&key).unwrap_or_default()

@@ -21,6 +21,7 @@ use crate::collector::sys::machine::now;
 use crate::collector::{Batch, Collector, CollectorOptions, Targets};
 use crate::object::open;
 use crate::profile::{Processes, Tgid, UserEnd, UserId};
+use crate::unwind::Control;
 
 fn sampler() -> Sampler {
     let settings = Settings {
@@ -115,6 +116,44 @@ fn a_conversion_that_waits_for_time_takes_no_other_job() {
         }
         assert_eq!(tables.shared.lock().throttled, WORKERS - 1, "they waited all the time");
     });
+}
+
+#[test]
+fn code_that_nobody_waits_for_is_analysed_slowly_and_only_while_its_file_is_in_use() {
+    let sampler = sampler();
+    let tables = sampler.tables(None, KERNEL_MEMORY).unwrap();
+    let (wish, path) = wish_for_libc();
+    tables.wish(&wish, || vec![path.clone()]);
+    wait_for(&tables, |status| status.ready == 2);
+    let job = |key, tgid| Job {
+        sought: Sought::Sampled(key),
+        tgid,
+        user: wish.user,
+        files: wish.files,
+        mapping: (0, 0),
+        paths: Vec::new(),
+    };
+    let spent = Duration::from_millis(600);
+    let own = job(wish.key, wish.tgid);
+    assert!(Work::begin(&tables.shared, &own, wish.key, UserId(0)).charge(spent), "a sample waits for it: it need not wait");
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let work = Work::begin(&tables.shared, &own, wish.key, UserId(0));
+            work.goes_on_with(false);
+            work.charge(spent)
+        });
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!waits.is_finished() && tables.shared.lock().throttled == 1);
+        // A sample that needs other code of the file.
+        tables.shared.lock().hint(wish.key, 0x1000);
+        let begun = Instant::now();
+        assert!(waits.join().unwrap());
+        assert!(begun.elapsed() < Duration::from_secs(1));
+    });
+    const NOBODY: u32 = 5_000_000;
+    let is_used = |key, tgid| Work::begin(&tables.shared, &job(key, tgid), key, UserId(0)).is_used();
+    let other = ObjectKey { inode: 1, device: 1, generation: 1 };
+    assert_eq!([is_used(other, wish.tgid), is_used(wish.key, NOBODY), is_used(other, NOBODY)], [true, true, false]);
 }
 
 #[test]

@@ -115,7 +115,7 @@ pub(crate) fn fill(
     found.blocks.iter_mut().for_each(|block| clip(block, &gaps));
     if !found.blocks.is_empty() {
         table.fill(&found.blocks);
-        publish(Step { table, left: 0 });
+        publish(Step { table, unknown: &[] });
     }
     Ended::Whole
 }
@@ -127,11 +127,6 @@ fn find(elf: &Elf, image: &(impl ReadAt + ?Sized), table: &Table) -> Findings {
     let mut found = of_ranges(elf, image, &whole(elf.arch, &gaps), table.report.rbx);
     found.blocks.iter_mut().for_each(|block| clip(block, &gaps));
     found
-}
-
-/// Returns the number of bytes of code without unwind information.
-pub(crate) fn left(elf: &Elf, table: &Table) -> u64 {
-    size(&gaps(table, &elf.code()))
 }
 
 /// Finds the rules of all code in these ranges.

@@ -153,7 +153,7 @@ impl<'a, I: ReadAt + ?Sized> Pieces<'a, I> {
             left -= size(&piece.ranges);
             if left > 0 && cpu_time().saturating_sub(published) >= every {
                 fill(table, &mut fresh);
-                publish(Step { table, left });
+                publish(Step { table, unknown: &unknown(&pieces) });
                 published = cpu_time();
             } else if fresh.iter().map(|block: &Block| block.rows.len()).sum::<usize>() > MOST_FRESH {
                 fill(table, &mut fresh);
@@ -187,7 +187,7 @@ impl<'a, I: ReadAt + ?Sized> Pieces<'a, I> {
             *table = before;
         }
         table.sort_rules(before_rules);
-        publish(Step { table, left: 0 });
+        publish(Step { table, unknown: &[] });
         Ok(())
     }
 
@@ -215,6 +215,18 @@ impl<'a, I: ReadAt + ?Sized> Pieces<'a, I> {
         proved.found.blocks.iter_mut().for_each(|block| clip(block, self.gaps));
         Ok(proved)
     }
+}
+
+/// Returns the code that is still to be analysed.
+fn unknown(pieces: &[Piece]) -> Vec<Range<u64>> {
+    let mut unknown: Vec<Range<u64>> = Vec::new();
+    for range in pieces.iter().filter(|piece| !piece.is_done).flat_map(|piece| &piece.ranges) {
+        match unknown.last_mut().filter(|last| last.end == range.start) {
+            Some(last) => last.end = range.end,
+            None => unknown.push(range.clone()),
+        }
+    }
+    unknown
 }
 
 /// Puts blocks into a table, and empties the list of blocks.
@@ -275,7 +287,9 @@ impl Order {
                 self.wanted.push_back(number);
             }
         }
-        if let Some(number) = self.wanted.pop_front() {
+        let wanted = self.wanted.pop_front();
+        control.goes_on_with(wanted.is_some());
+        if let Some(number) = wanted {
             return Some(number);
         }
         let rest = pieces.get(self.next..)?;

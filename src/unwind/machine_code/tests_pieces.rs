@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::LARGEST_WHOLE;
 use super::pieces::{EVERY_PIECE, cpu_time};
 use crate::object::headers::Arch;
-use crate::unwind::control::{Control, Ended, Step, Unhurried};
+use crate::unwind::control::{Control, Ended, Unhurried};
 use crate::unwind::convert::{convert, convert_by, convert_in_steps};
 use crate::unwind::debug_frame_files::Nowhere;
 use crate::unwind::table::rows::Table;
@@ -47,11 +47,13 @@ fn frame(table: &Table, number: u64) -> Option<i32> {
 struct Asked {
     left: Cell<u64>,
     hints: RefCell<Vec<u64>>,
+    /// Whether a hint named the code of each piece.
+    hinted: RefCell<Vec<bool>>,
 }
 
 impl Asked {
     fn new(most: u64, hints: &[u64]) -> Asked {
-        Asked { left: Cell::new(most), hints: RefCell::new(hints.to_vec()) }
+        Asked { left: Cell::new(most), hints: RefCell::new(hints.to_vec()), hinted: RefCell::default() }
     }
 }
 
@@ -64,6 +66,10 @@ impl Control for Asked {
     fn take_hints(&self, hints: &mut Vec<u64>) {
         hints.append(&mut self.hints.borrow_mut());
     }
+
+    fn goes_on_with(&self, is_hinted: bool) {
+        self.hinted.borrow_mut().push(is_hinted);
+    }
 }
 
 const FUNCTIONS: u64 = 2 * LARGEST_WHOLE / EACH;
@@ -71,7 +77,7 @@ const FUNCTIONS: u64 = 2 * LARGEST_WHOLE / EACH;
 /// Returns all tables that are published if that is done after each piece, and how the conversion ended.
 fn steps(image: &[u8], control: &dyn Control) -> (Vec<(Table, u64)>, Ended) {
     let mut steps = Vec::new();
-    let ended = convert_by(image, &Nowhere, control, EVERY_PIECE, &mut |Step { table, left }| steps.push((table.clone(), left)));
+    let ended = convert_by(image, &Nowhere, control, EVERY_PIECE, &mut |step| steps.push((step.table.clone(), step.left())));
     (steps, ended.unwrap())
 }
 
@@ -109,7 +115,9 @@ fn code_with_hints_is_analysed_first_and_the_last_table_is_the_same() {
     let whole = convert(image.as_slice(), &Nowhere).unwrap();
     let address = |number: u64| whole.base + number * EACH;
     let hinted = [FUNCTIONS - 7, FUNCTIONS / 2];
-    let (steps, _) = steps(&image, &Asked::new(u64::MAX, &hinted.map(address)));
+    let asked = Asked::new(u64::MAX, &hinted.map(address));
+    let (steps, _) = steps(&image, &asked);
+    assert!(asked.hinted.borrow().starts_with(&[true, true, false, false]));
     let known = |step: usize| [0, hinted[0], hinted[1]].map(|number| frame(&steps[step].0, number).is_some());
     assert_eq!([0, 1, 2, 3].map(known), [[false; 3], [false, true, false], [false, true, true], [true; 3]]);
     assert_eq!(steps.last().unwrap().0, whole);

@@ -10,7 +10,7 @@ use crate::object::headers::Arch;
 ///       │ kind │ register │ fp kind │ rbx │ ra kind │ interrupted │ skips │ slot i16 │ extra i8 │ offset i24 │
 ///
 /// kind      0 INVALID   register = reason
-///           1 GAP
+///           1 GAP       register = 3: a finished table has no rule there either (FINAL_GAP)
 ///           2 ROOT
 ///           3 SIGNAL
 ///           4 SPECIAL   register = form; rbx as below
@@ -151,6 +151,9 @@ impl Packed {
 
     /// [`Rule::Gap`].
     pub const GAP: Packed = Packed(GAP);
+
+    /// [`Rule::Gap`] in a table that is not finished: the finished table has no rule there either.
+    pub const FINAL_GAP: Packed = Packed(GAP | 3 << 3);
 
     /// Returns the rule; `None` for bits that [`Packed::new`] does not make.
     pub fn rule(self, arch: Arch) -> Option<Rule> {

@@ -109,6 +109,37 @@ impl Table {
 }
 
 impl Table {
+    /// Returns the table with all gaps outside of `unknown` marked as [`Packed::FINAL_GAP`]. `unknown` is sorted.
+    pub(crate) fn with_final_gaps(&self, unknown: &[Range<u64>]) -> Table {
+        let Ok(last) = u16::try_from(self.rules.len()) else { return self.clone() };
+        let is_gap = |row: &Row| self.rules.get(usize::from(row.rule)) == Some(&Packed::GAP);
+        let mut rows = Vec::with_capacity(self.rows.len() + 2 * unknown.len());
+        let mut push = |address: u64, rule: u16| {
+            rows.extend(self.offset(address).map(|offset| Row { offset, rule }));
+        };
+        let starts = self.rows.iter().map(|row| self.base + u64::from(row.offset));
+        let ends = starts.clone().skip(1).chain([u64::MAX]);
+        for (row, (mut at, end)) in self.rows.iter().zip(starts.zip(ends)) {
+            if !is_gap(row) {
+                push(at, row.rule);
+                continue;
+            }
+            let first = unknown.partition_point(|range| range.end <= at);
+            for range in unknown.iter().skip(first).take_while(|range| range.start < end) {
+                if at < range.start {
+                    push(at, last);
+                }
+                push(at.max(range.start), row.rule);
+                at = range.end;
+            }
+            if at < end {
+                push(at, last);
+            }
+        }
+        let rules = self.rules.iter().copied().chain([Packed::FINAL_GAP]).collect();
+        Table { rows, rules, code: self.code.clone(), report: self.report.clone(), ..*self }
+    }
+
     /// Puts rules into gaps. Blocks are in the order of addresses, each inside of one gap.
     pub(crate) fn fill(&mut self, blocks: &[Block]) {
         // In the same memory: rows move to its end, and from there to their places. A block adds its rows, and a gap behind it.
@@ -366,6 +397,7 @@ fn invalid(rule: Packed) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::unwind::table::rule::Rule;
 
     #[test]
     fn neighbours_merge_padding_inherits_and_holes_are_gaps() {
@@ -394,6 +426,35 @@ mod tests {
         ] {
             assert_eq!(table.lookup(address), rule, "{address:#x}");
         }
+    }
+
+    #[test]
+    fn gaps_are_final_but_for_code_that_is_not_known_yet() {
+        let a = Packed(REGISTER_A);
+        let mut builder = Builder::new(0x1000);
+        for start in [0x1000, 0x2000, 0x3000] {
+            builder.begin(start);
+            builder.add(start, start + 0x100, a);
+        }
+        let table = builder.finish(Arch::X86_64);
+        for unknown in [
+            vec![],
+            vec![0x1100..0x2000, 0x8000..0x8100],
+            vec![0x1200..0x1300, 0x1400..0x2000, 0x2100..0x2200, 0x3100..0x3200],
+            vec![0x800..0x900, 0x1180..0x2800, 0x2900..0x9000],
+        ] {
+            let marked = table.with_final_gaps(&unknown);
+            assert!(marked.rows.is_sorted_by_key(|row| row.offset), "{unknown:x?}");
+            for address in (0x1000..0xa000).step_by(0x40) {
+                let is_unknown = unknown.iter().any(|range: &Range<u64>| range.contains(&address));
+                let expected = match table.lookup(address) {
+                    Packed::GAP if !is_unknown => Packed::FINAL_GAP,
+                    rule => rule,
+                };
+                assert_eq!(marked.lookup(address), expected, "{unknown:x?}: {address:#x}");
+            }
+        }
+        assert_eq!(Packed::FINAL_GAP.rule(Arch::X86_64), Some(Rule::Gap));
     }
 
     #[test]
