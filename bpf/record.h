@@ -116,6 +116,8 @@ struct object_key {
  * the anonymous mapping: see bpf/lookup/moved.h.
  */
 #define GENERATION_OF_MOVED 1
+/* The generation of a key that asks to bring the code at an address into memory: see bpf/walk/guess.h. */
+#define GENERATION_OF_CODE 2
 
 /* Sizes of stack dumps: bpf/walk/dump.h. */
 #define DUMP_PAGE 4096

@@ -27,7 +27,7 @@ struct {
 	__type(value, struct moved_text);
 } moved SEC(".maps");
 
-/* Most bytes by which a segment is further from the next in memory than in the file: a page of 64 KiB. */
+/* Padding between two segments, at most a page of 64 KiB: they are further apart in memory than in the file. */
 #define MOST_PADDING 0x10000
 
 enum moved_state {

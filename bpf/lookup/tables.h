@@ -38,6 +38,8 @@
 #define KNOWN_TASKS 64
 /* Requests for missing tables that one walk may send to user space. */
 #define MAX_WISHES 4
+/* Requests of a CPU in about a second for code that is not in memory. */
+#define MAX_CODE_WISHES 8
 /* Users whose stack dumps a CPU counts at one time. A power of two: see may_dump() of bpf/walk/dump.h. */
 #define DUMP_USERS 8
 /* Repeated look-ups of one walk after it met a table that was removed or replaced. */
@@ -205,6 +207,8 @@ struct walk {
 	__u32 unstamped; /* where address spaces have no generation: the number of the walk */
 	__u32 past_slot; /* of the thread */
 	__u32 sent; /* samples */
+	__u32 code_time; /* walk::time of the last requests for code, and their number then */
+	__u32 code_wishes;
 	__u8 moved; /* a page was taken from the process while it was read in place */
 	__u8 dump; /* enum dump_state */
 	__u8 relocations; /* tables that were found to be replaced */

@@ -31,6 +31,35 @@ static __always_inline int believe(struct walk *walk, __u64 pc, __u64 sp, __u64 
 	return 1;
 }
 
+/*
+ * Ends the walk at a frame whose caller was not found. `pc` is the return address by the frame pointer, or 0.
+ *
+ * If its page is not in memory, nothing shows whether a call ends there. That happens to code which ran long ago, like a program's main
+ * loop, where memory is reclaimed. Then user space is asked to read the page, so that the next samples can look at it.
+ */
+static __always_inline int ends_at_guess(struct cpu_state *cpu, __u64 pc, int reason)
+{
+	struct walk *walk = &cpu->walk;
+	struct object_key key = { .generation = GENERATION_OF_CODE };
+	struct mapping mapping;
+	__u64 code;
+
+	pc = code_address(pc);
+	if (walk->code_time != walk->time) {
+		walk->code_time = walk->time;
+		walk->code_wishes = 0;
+	}
+	if (pc > sizeof(code) && walk->code_wishes < MAX_CODE_WISHES &&
+	    bpf_probe_read_user(&code, sizeof(code), (void *)(pc - sizeof(code))) &&
+	    find_mapping(&walk->space, pc - 1, &mapping, &cpu->scratch) == MAPPING_FOUND) {
+		walk->code_wishes++;
+		mapping.start = pc - sizeof(code);
+		mapping.end = pc;
+		wish_for(cpu, &mapping, &key);
+	}
+	return ends(walk, reason);
+}
+
 /* Goes to the caller without unwind information. Returns whether the walk ends. */
 __noinline int guess_caller(struct cpu_state *cpu, __u32 reason)
 {
@@ -66,6 +95,7 @@ __noinline int guess_caller(struct cpu_state *cpu, __u32 reason)
 			return ends(walk, reason);
 	}
 #endif
+	pc = 0;
 	if (walk->valid >> REG_FP & 1) {
 		/* By the psABI a frame pointer of 0 marks the outermost frame. */
 		if (!fp)
@@ -77,7 +107,7 @@ __noinline int guess_caller(struct cpu_state *cpu, __u32 reason)
 			/* Nothing is known of this code. Most code keeps no frame pointer. Then the register leads to the caller's
 			 * caller, and the guess would leave out a frame. */
 			if (reason == USER_END_NO_TABLE && !calls_with_frame(pc, walk->pc))
-				return ends(walk, reason);
+				return ends_at_guess(cpu, pc, reason);
 #endif
 			if (believe(walk, pc, fp + 16, saved))
 				return 0;
@@ -85,10 +115,10 @@ __noinline int guess_caller(struct cpu_state *cpu, __u32 reason)
 	}
 #if defined(__TARGET_ARCH_x86)
 	/* A leaf function without a frame: stubs of system calls, and assembly. */
-	if (fresh && reason != USER_END_NO_TABLE && !read_stack(cpu, sp, &pc) && believe(walk, pc, sp + 8, fp))
+	if (fresh && reason != USER_END_NO_TABLE && !read_stack(cpu, sp, &saved) && believe(walk, saved, sp + 8, fp))
 		return 0;
 #endif
-	return ends(walk, reason);
+	return ends_at_guess(cpu, pc, reason);
 }
 
 #endif

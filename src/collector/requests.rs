@@ -29,8 +29,10 @@ impl Requests {
     /// Makes a request, or keeps it until its process is read.
     pub(super) fn make(&mut self, wish: Wish, now: u64, tables: Option<&Tables>, table: &mut ProcessTable) {
         if wish.key == ObjectKey::MOVED {
-            table.want_moved(wish.tgid, wish.start..wish.end, wish.user, now);
-            return;
+            return table.want_moved(wish.tgid, wish.start..wish.end, wish.user, now);
+        }
+        if wish.key == ObjectKey::CODE {
+            return table.want_code(wish.tgid, wish.start, wish.user, now);
         }
         if !table.is_read(wish.tgid) {
             self.early.push(wish);

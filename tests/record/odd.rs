@@ -115,3 +115,14 @@ fn other_code_in_the_place_of_a_file_is_not_its() {
     let (anonymous, all) = share(&lines, "[anon]");
     assert!(all > 500 && anonymous * 100 >= all * 95, "{anonymous} of {all}:\n{}", listing(&lines));
 }
+
+/// A guess looks at the call before the return address. If that code has left memory, flametop has it read, and the next guess succeeds.
+#[test]
+fn code_that_left_memory_is_brought_back_for_a_guess() {
+    let place = Place::new();
+    let flags = ["-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-g0"];
+    let running = Program::build_with("odd/reclaimed.c", &flags).run(&[]);
+    let lines = place.folded(&["-p", &running.pid_text(), "-d", "3"]);
+    let (whole, all) = share(&lines, "main;outer;middle;inner");
+    assert!(all > 500 && whole * 100 >= all * 95, "{whole} of {all}:\n{}", listing(&lines));
+}

@@ -30,6 +30,12 @@ impl Memory for ProcessMemory {
     }
 }
 
+/// Reads code of a process, so that its page is in memory.
+pub(super) fn bring_into_memory(tgid: u32, address: u64) {
+    // A process that is gone needs no code.
+    let _ = ProcessMemory::open(tgid).is_some_and(|memory| memory.read(address, &mut [0; 8]));
+}
+
 /// The interpreter of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Interpreter {

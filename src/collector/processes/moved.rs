@@ -1,4 +1,4 @@
-//! What is known about code of files in anonymous memory.
+//! Known code of files in anonymous memory.
 
 use std::ops::Range;
 
@@ -60,8 +60,8 @@ pub(super) fn is_asked(moved: &[Moved], address: u64) -> bool {
     moved.iter().any(|moved| moved.code == MovedCode::Asked && moved.range.contains(&address))
 }
 
-/// Returns the addresses by which the kernel leads to the file of a mapping: those of the mapping, or those of the file's mapping beside
-/// memory that holds its code.
+/// Returns the addresses that lead to the file of a mapping in `/proc/PID/map_files`: those of the mapping itself. If the mapping is
+/// anonymous memory with the file's code, they are those of the file's mapping behind it.
 pub(super) fn file_range(moved: &[Moved], mapping: &Mapping) -> Range<u64> {
     let beside = moved.iter().find_map(|moved| match &moved.code {
         MovedCode::OfFile(text) if moved.range == mapping.range() => Some(text.beside.start..text.beside.end),

@@ -49,11 +49,11 @@ impl ProcessTable {
         let Some(moved) = state.moved.iter_mut().find(asked) else { return };
         moved.code = found.map_or(MovedCode::Other, MovedCode::OfFile);
         if let Some(entry) = moved.code.entry() {
-            // Without room, walks in the kernel go on without a table, and user space completes those whose stack was copied.
+            // If there is no room, walks in the kernel find no table. User space completes the walks with a copied stack.
             self.moved.add((tgid, range.start), state.user, entry);
         }
         self.map_moved(tgid);
-        // Samples with copied stacks may go on.
+        // Samples with copied stacks are tried again.
         self.dumped.version = None;
     }
 

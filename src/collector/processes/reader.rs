@@ -65,6 +65,8 @@ pub(crate) enum What {
     Interpreter(Box<Places>),
     /// The file whose code is in this memory without a file.
     Moved(Range<u64>),
+    /// Nothing; but the code at this address is in memory afterwards.
+    Code(u64),
     /// Functions of its interpreter.
     Functions(Box<Layout>, Vec<CodeKey>),
 }
@@ -95,6 +97,8 @@ pub(crate) enum Reply {
     Interpreter(Option<Box<Interpreter>>),
     /// The result of [`moved_file::find`].
     Moved(Option<Box<MovedText>>),
+    /// Code was read.
+    Code,
     /// The result of [`interpreter::functions`].
     Functions(Vec<(CodeKey, Option<Code>)>),
 }
@@ -352,6 +356,10 @@ fn read(question: &Question) -> Reply {
         What::BuildId(mapped) => Reply::BuildId(mapped_build_id::of_mapping(question.user, Tgid(tgid), mapped)),
         What::Interpreter(places) => Reply::Interpreter(interpreter::of_places(question.user, Tgid(tgid), places).map(Box::new)),
         What::Moved(range) => Reply::Moved(moved_file::find(question.user, Tgid(tgid), range).map(Box::new)),
+        What::Code(address) => {
+            interpreter::bring_into_memory(tgid, *address);
+            Reply::Code
+        }
         What::Functions(layout, wanted) => Reply::Functions(interpreter::functions(tgid, layout, wanted)),
     }
 }

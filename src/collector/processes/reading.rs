@@ -22,6 +22,10 @@ use crate::profile::{Tgid, UserId};
 /// Most processes that [`Unread`] names.
 const TOLD: usize = 8;
 
+/// Time until a page of code is read again, in nanoseconds, and most pages of one process in this time.
+const CODE_AGAIN: u64 = 1_000_000_000;
+const MAX_CODE_READ: usize = 16;
+
 /// How many processes may wait for their parents' command lines. Any further process stays without one.
 const MAX_HEIRS: usize = 1024;
 
@@ -63,6 +67,22 @@ impl ProcessTable {
         let Some(state) = self.states.get_mut(&tgid).filter(|state| state.command_line_known == Known::No) else { return };
         state.command_line_known = Known::Asked;
         self.ask(tgid, What::CommandLine);
+    }
+
+    /// Has the code at an address brought into memory, because a walk could not look at it. The same page is read at most once in
+    /// [`CODE_AGAIN`].
+    pub(crate) fn want_code(&mut self, tgid: u32, address: u64, user: UserId, now: u64) {
+        let Some(state) = self.states.get_mut(&tgid) else { return };
+        let page = address / rustix::param::page_size() as u64;
+        state.code_read.retain(|(_, time)| now.saturating_sub(*time) < CODE_AGAIN);
+        if state.code_read.len() >= MAX_CODE_READ || state.code_read.iter().any(|(read, _)| *read == page) {
+            return;
+        }
+        if user != UserId(0) && self.reads.take(user, 1, now) == 0 {
+            return;
+        }
+        state.code_read.push((page, now));
+        self.ask(tgid, What::Code(address));
     }
 
     pub(super) fn ask(&mut self, tgid: u32, what: What) {
@@ -127,7 +147,7 @@ impl ProcessTable {
                 // The next sample asks again.
                 What::Mappings => state.known = Known::No,
                 What::CommandLine => state.command_line_known = Known::No,
-                What::Status => {}
+                What::Status | What::Code(_) => {}
                 What::BuildId(mapped) => self.files.not_asked(&mapped),
                 What::Interpreter(..) => self.interpreter_not_asked(question.tgid),
                 What::Moved(range) => self.moved_not_asked(question.tgid, &range),
@@ -147,7 +167,7 @@ impl ProcessTable {
         match found {
             Reply::Mappings(Some(list)) if known != Known::Yes => self.read_mappings(tgid, list, time),
             Reply::Mappings(None) if known != Known::Yes => self.is_gone_unread(tgid),
-            Reply::Mappings(_) | Reply::BuildId(_) => {}
+            Reply::Mappings(_) | Reply::BuildId(_) | Reply::Code => {}
             Reply::Interpreter(found) => self.told_interpreter(tgid, found.map(|found| *found)),
             Reply::Moved(found) => {
                 if let What::Moved(range) = what {

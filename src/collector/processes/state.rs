@@ -68,6 +68,8 @@ pub(crate) struct ProcessState {
     /// Memory without a file that may hold code of the file behind it, and how often a worker was asked about such memory.
     pub(super) moved: Vec<Moved>,
     pub(super) moved_questions: u32,
+    /// Pages of code that were brought into memory lately, and when.
+    pub(super) code_read: Vec<(u64, u64)>,
     pub(super) threads: u32,
     pub(super) leader_gone: bool,
     pub(super) exited: Option<u64>,
@@ -96,6 +98,7 @@ impl ProcessState {
             scripts: Scripts::default(),
             moved: Vec::new(),
             moved_questions: 0,
+            code_read: Vec::new(),
             threads: 1,
             leader_gone: false,
             exited: None,

@@ -58,6 +58,9 @@ impl ObjectKey {
     /// In a request: which file's code is in this anonymous mapping? `GENERATION_OF_MOVED` of bpf/record.h.
     pub(crate) const MOVED: ObjectKey = ObjectKey { inode: 0, device: 0, generation: 1 };
 
+    /// In a request: bring the code at this address into memory. `GENERATION_OF_CODE` of bpf/record.h.
+    pub(crate) const CODE: ObjectKey = ObjectKey { inode: 0, device: 0, generation: 2 };
+
     /// Returns the key of a file. `device` is the superblock's number in the encoding of stat.
     pub(crate) fn new(device: u64, inode: u64, generation: u32) -> ObjectKey {
         ObjectKey { inode, device: rustix::fs::major(device) << 20 | rustix::fs::minor(device), generation }

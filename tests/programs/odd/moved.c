@@ -51,7 +51,7 @@ static inline __attribute__((always_inline)) long call(long number, long a, long
 #define MPROTECT 226
 #endif
 
-/* Has pages of its own and calls nothing: the stubs of libc are in what it replaces. */
+/* Lies in other pages and calls nothing, because it replaces the stubs of libc. */
 __attribute__((noinline, section(".mover"), aligned(4096))) void move(char *to, unsigned long bytes, char *copy)
 {
 	call(MMAP, (long)to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED);
@@ -69,7 +69,7 @@ int main(int count, char **arguments)
 	char *copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	memcpy(copy, (void *)from, bytes);
-	/* Behind the code, up to the page of move(), nothing runs. */
+	/* Nothing runs between the end of the code and the page of move(). */
 	if (count > 1 && !strcmp(arguments[1], "other"))
 		memset(copy + bytes - 256, 0x5a, 256);
 	if (write(1, "ready\n", 6) != 6)
