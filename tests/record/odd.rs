@@ -24,7 +24,7 @@ fn a_program_in_memory_is_a_program() {
         let started = place.folded(&command);
         for (lines, case) in [(there, "was there before"), (started, "starts")] {
             let (chain, all) = share(&lines, "main;outer;middle;inner");
-            assert!(all > 500 && chain * 100 >= all * 95, "{flags:?}, {case}: {chain} of {all}:\n{}", listing(&lines));
+            assert!(all > 100 && chain * 100 >= all * 95, "{flags:?}, {case}: {chain} of {all}:\n{}", listing(&lines));
         }
     }
 }
@@ -40,7 +40,7 @@ fn a_label_without_a_size_names_no_other_function() {
     let chain = Program::build_text("labelled/chain.c", &text, &["-fno-toplevel-reorder", "-rdynamic", "-s"]).run(&[]);
     let lines = place.folded(&["-p", &chain.pid_text(), "-d", "2"]);
     let (named, all) = share(&lines, "begin");
-    assert!(all > 500 && named == 0, "{named} of {all}:\n{}", listing(&lines));
+    assert!(all > 100 && named == 0, "{named} of {all}:\n{}", listing(&lines));
     assert!(listing(&lines).contains("main;outer;middle;chain+0x"), "{}", listing(&lines));
 }
 
@@ -65,7 +65,7 @@ fn an_overlay_of_another_mount_namespace_is_trusted_if_root_has_mounted_it() {
     let (_files, running) = run_on_overlay(&program, &[]);
     let lines = place.folded(&["-p", &running.pid_text(), "-d", "2"]);
     let (chain, all) = share(&lines, "_start;__libc_start_main;");
-    assert!(all > 500 && chain * 100 >= all * 95, "{chain} of {all}:\n{}", listing(&lines));
+    assert!(all > 100 && chain * 100 >= all * 95, "{chain} of {all}:\n{}", listing(&lines));
 }
 
 /// The files of one that a user has mounted may be any: their unwind information is not used. That is the reason that is told.
@@ -91,7 +91,7 @@ fn code_that_was_copied_to_anonymous_memory_is_its_files() {
     for (lines, case) in [(there, "was there before"), (started, "starts")] {
         let (whole, all) = share(&lines, "_start;__libc_start_main");
         let (named, _) = share(&lines, "main;outer;inner");
-        assert!(all > 500 && whole * 100 >= all * 95, "{case}: {whole} of {all}:\n{}", listing(&lines));
+        assert!(all > 100 && whole * 100 >= all * 95, "{case}: {whole} of {all}:\n{}", listing(&lines));
         assert!(named * 100 >= all * 95, "{case}: {named} of {all}:\n{}", listing(&lines));
     }
 }
@@ -103,7 +103,7 @@ fn copied_code_is_its_files_in_a_copy_of_the_process() {
     let program = Program::build_with("odd/moved.c", &["-fomit-frame-pointer"]);
     let lines = place.folded(&["-d", "5", "--", program.path.to_str().unwrap(), "fork"]);
     let (whole, all) = share(&lines, "_start;__libc_start_main;__libc_start_call_main;main;outer;inner");
-    assert!(all > 2500 && whole * 100 >= all * 98, "{whole} of {all}:\n{}", listing(&lines));
+    assert!(all > 500 && whole * 100 >= all * 98, "{whole} of {all}:\n{}", listing(&lines));
 }
 
 /// Memory between two mappings of a file that has other bytes is not the file's code.
@@ -113,7 +113,7 @@ fn other_code_in_the_place_of_a_file_is_not_its() {
     let running = Program::build_with("odd/moved.c", &["-fomit-frame-pointer"]).run(&["other"]);
     let lines = place.folded(&["-p", &running.pid_text(), "-d", "2"]);
     let (anonymous, all) = share(&lines, "[anon]");
-    assert!(all > 500 && anonymous * 100 >= all * 95, "{anonymous} of {all}:\n{}", listing(&lines));
+    assert!(all > 100 && anonymous * 100 >= all * 95, "{anonymous} of {all}:\n{}", listing(&lines));
 }
 
 /// A guess looks at the call before the return address. If that code has left memory, flametop has it read, and the next guess succeeds.
@@ -124,5 +124,5 @@ fn code_that_left_memory_is_brought_back_for_a_guess() {
     let running = Program::build_with("odd/reclaimed.c", &flags).run(&[]);
     let lines = place.folded(&["-p", &running.pid_text(), "-d", "3"]);
     let (whole, all) = share(&lines, "main;outer;middle;inner");
-    assert!(all > 500 && whole * 100 >= all * 95, "{whole} of {all}:\n{}", listing(&lines));
+    assert!(all > 100 && whole * 100 >= all * 95, "{whole} of {all}:\n{}", listing(&lines));
 }
