@@ -71,11 +71,36 @@ fn processes_that_end_leave_no_empty_lines_below_hidden_rows() {
     quit(terminal);
 }
 
+/// Time that CPUs did not run programs, in ticks of 10 ms: idle, waiting for a disk, or taken by the machine around this one (proc_stat(5)).
+fn ticks_without_load() -> u64 {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap();
+    let ticks: Vec<u64> = stat.lines().next().unwrap().split_whitespace().skip(1).map(|ticks| ticks.parse().unwrap()).collect();
+    ticks[3] + ticks[4] + ticks[7]
+}
+
 #[test]
 fn a_constant_load_has_no_stripe_on_the_map_of_time() {
     root_or_fail();
     let busy = Program::build("chain.c");
-    let all: Vec<_> = (0..std::thread::available_parallelism().unwrap().get()).map(|_| busy.run(&[])).collect();
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let all: Vec<_> = (0..cpus).map(|_| busy.run(&[])).collect();
+    // A cell without load is right to be empty. Such pictures say nothing, so another one is taken.
+    for _ in 0..6 {
+        let (least, screen, without) = picture_of_time();
+        if least >= 48 {
+            drop(all);
+            return;
+        }
+        // 1 % of ten seconds of each CPU.
+        assert!(without > 10 * cpus as u64, "a row of 20 ms is busy in {least} of 64 cells only:\n{screen}");
+        println!("NOT A CONSTANT LOAD: {without} ticks without; another picture is taken");
+    }
+    panic!("this machine has no constant load in ten seconds");
+}
+
+/// Returns in how many of 64 cells the least busy row of the map of time is busy, the picture, and the ticks without load meanwhile.
+fn picture_of_time() -> (usize, String, u64) {
+    let before = ticks_without_load();
     // One glyph a cell tells how busy it was.
     // With flametop itself: otherwise its samples would be missing in the cells.
     let terminal = Terminal::start(&["-F", "99", "--self", "--color", "never", "--ascii"], 60, 100, &[]);
@@ -91,9 +116,8 @@ fn a_constant_load_has_no_stripe_on_the_map_of_time() {
     let lines = map(&screen);
     assert_eq!(lines.len(), 50, "{screen}");
     let least = lines.iter().map(|line| (8..72).filter(|column| line.get(*column) == Some(&'#')).count()).min().unwrap_or(0);
-    assert!(least >= 48, "a row of 20 ms is busy in {least} of 64 cells only:\n{screen}");
-    drop(all);
     quit(terminal);
+    (least, screen, ticks_without_load() - before)
 }
 
 #[test]
