@@ -1,40 +1,18 @@
 //! Reads the interpreters of processes, on the threads of [`reader`](super::reader): the places and the names of their functions.
 
 use std::cell::LazyCell;
-use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::mapped_build_id::{self, MappedFile};
 use super::proc::{self, FoundProcess};
+use super::process_memory::ProcessMemory;
 use crate::interpreters::Memory;
 use crate::interpreters::python::{Clues, Code, Layout, Version, find_slot, threads};
 use crate::object::bytes::Source;
 use crate::object::elf::Image;
 use crate::object::exported::addresses_of;
 use crate::profile::{ElfAddress, FileOffset, Tgid, UserId};
-
-/// A process's memory. Reading it takes the process's memory lock.
-pub(super) struct ProcessMemory(File);
-
-impl ProcessMemory {
-    pub(super) fn open(tgid: u32) -> Option<ProcessMemory> {
-        File::open(format!("/proc/{tgid}/mem")).ok().map(ProcessMemory)
-    }
-}
-
-impl Memory for ProcessMemory {
-    fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
-        self.0.read_exact_at(buffer, address).is_ok()
-    }
-}
-
-/// Reads code of a process, so that its page is in memory.
-pub(super) fn bring_into_memory(tgid: u32, address: u64) {
-    // A process that is gone needs no code.
-    let _ = ProcessMemory::open(tgid).is_some_and(|memory| memory.read(address, &mut [0; 8]));
-}
 
 /// The interpreter of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -22,6 +22,7 @@ pub(crate) mod moved_reading;
 pub(crate) mod parked;
 pub(crate) mod parking;
 pub(crate) mod proc;
+pub(crate) mod process_memory;
 pub(crate) mod reader;
 pub(crate) mod reading;
 pub(crate) mod remapped;

@@ -10,9 +10,9 @@
 
 use std::ops::Range;
 
-use super::interpreter::ProcessMemory;
 use super::mapped_build_id::{self, MappedFile};
 use super::proc::{self, Mapped};
+use super::process_memory::ProcessMemory;
 use crate::collector::wire::perf_records::Identity;
 use crate::interpreters::Memory;
 use crate::object::headers::{FileHeader, PT_LOAD, ProgramHeader};

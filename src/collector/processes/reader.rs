@@ -31,6 +31,7 @@ use super::interpreter::{self, CodeKey, Interpreter, Places};
 use super::mapped_build_id::{self, Missing};
 use super::moved_file::{self, MovedText};
 use super::proc::{self, MappedList};
+use super::process_memory;
 use crate::interpreters::python::{Code, Layout};
 use crate::locks;
 use crate::profile::{BuildId, Tgid, UserId};
@@ -357,7 +358,7 @@ fn read(question: &Question) -> Reply {
         What::Interpreter(places) => Reply::Interpreter(interpreter::of_places(question.user, Tgid(tgid), places).map(Box::new)),
         What::Moved(range) => Reply::Moved(moved_file::find(question.user, Tgid(tgid), range).map(Box::new)),
         What::Code(address) => {
-            interpreter::bring_into_memory(tgid, *address);
+            process_memory::bring_into_memory(tgid, *address);
             Reply::Code
         }
         What::Functions(layout, wanted) => Reply::Functions(interpreter::functions(tgid, layout, wanted)),
