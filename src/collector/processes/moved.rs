@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use super::kernel_entries::KernelEntries;
-use super::mappings::Mapping;
-use super::moved_file::MovedText;
+use super::mappings::{FileIndex, Mapping};
 
 /// Entries of the map `moved`: `MAX_MOVED` of bpf/record.h.
 pub(super) const MAX_ENTRIES: usize = 1024;
@@ -23,10 +22,20 @@ pub(super) struct Moved {
 pub(super) enum MovedCode {
     /// A worker compares it with the file. Samples wait.
     Asked,
-    /// The code of the file.
-    OfFile(MovedText),
+    /// The code of a file.
+    OfFile(FileCode),
     /// Other code.
     Other,
+}
+
+/// Code of a file in anonymous memory. Its path is in the table of files, whose bytes are bounded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct FileCode {
+    pub(super) file: FileIndex,
+    /// Offset in the file of the first address.
+    pub(super) offset: u64,
+    /// The addresses of the file's mapping behind it.
+    pub(super) beside: Range<u64>,
 }
 
 /// A key of the map `moved`: the process, and the first address of its memory.
@@ -45,12 +54,20 @@ pub(crate) struct MovedEntry {
 pub(crate) type MovedEntries = KernelEntries<MovedPlace, MovedEntry>;
 
 impl MovedCode {
+    /// Returns the file whose code it is.
+    pub(super) fn file(&self) -> Option<FileIndex> {
+        match self {
+            MovedCode::OfFile(code) => Some(code.file),
+            MovedCode::Asked | MovedCode::Other => None,
+        }
+    }
+
     /// Returns the value for the map `moved`; `None` while the answer is not known.
     pub(super) fn entry(&self) -> Option<MovedEntry> {
         match self {
             MovedCode::Asked => None,
             MovedCode::Other => Some(MovedEntry { offset: 0, beside: 0 }),
-            MovedCode::OfFile(text) => Some(MovedEntry { offset: text.offset, beside: text.beside.start }),
+            MovedCode::OfFile(code) => Some(MovedEntry { offset: code.offset, beside: code.beside.start }),
         }
     }
 }
@@ -64,7 +81,7 @@ pub(super) fn is_asked(moved: &[Moved], address: u64) -> bool {
 /// anonymous memory with the file's code, they are those of the file's mapping behind it.
 pub(super) fn file_range(moved: &[Moved], mapping: &Mapping) -> Range<u64> {
     let beside = moved.iter().find_map(|moved| match &moved.code {
-        MovedCode::OfFile(text) if moved.range == mapping.range() => Some(text.beside.start..text.beside.end),
+        MovedCode::OfFile(code) if moved.range == mapping.range() => Some(code.beside.clone()),
         _ => None,
     });
     beside.unwrap_or(mapping.range())

@@ -10,7 +10,7 @@
 use std::ops::Range;
 
 use super::mappings::{FileIndex, Mapping};
-use super::moved::{Moved, MovedCode};
+use super::moved::{FileCode, Moved, MovedCode};
 use super::moved_file::MovedText;
 use super::reader::What;
 use super::state::ProcessState;
@@ -45,12 +45,19 @@ impl ProcessTable {
     /// Applies the answer about a piece of memory.
     pub(super) fn told_moved(&mut self, tgid: u32, range: &Range<u64>, found: Option<MovedText>) {
         let Some(state) = self.states.get_mut(&tgid) else { return };
+        let ProcessState { moved, mappings, user, exited, .. } = &mut **state;
         let asked = |moved: &&mut Moved| moved.range == *range && moved.code == MovedCode::Asked;
-        let Some(moved) = state.moved.iter_mut().find(asked) else { return };
-        moved.code = found.map_or(MovedCode::Other, MovedCode::OfFile);
-        if let Some(entry) = moved.code.entry() {
+        let Some(moved) = moved.iter_mut().find(asked) else { return };
+        let of_file = found.and_then(|MovedText { beside, offset }| {
+            let known = mappings.find(beside.start).map(|mapping| mapping.file);
+            let known = known.filter(|file| self.files.get_mut(*file).is_some_and(|file| file.path == beside.path));
+            let file = known.or_else(|| Some(self.files.intern(&beside.path, Identity::Inode(beside.file?), *user)))?;
+            Some(FileCode { file, offset, beside: beside.start..beside.end })
+        });
+        moved.code = of_file.map_or(MovedCode::Other, MovedCode::OfFile);
+        if let Some(entry) = moved.code.entry().filter(|_| exited.is_none()) {
             // If there is no room, walks in the kernel find no table. User space completes the walks with a copied stack.
-            self.moved.add((tgid, range.start), state.user, entry);
+            self.moved.add((tgid, range.start), *user, entry);
         }
         self.map_moved(tgid);
         // Samples with copied stacks are tried again.
@@ -66,18 +73,13 @@ impl ProcessTable {
     /// Gives anonymous memory with code of a file that file, in the mappings of a process.
     pub(super) fn map_moved(&mut self, tgid: u32) {
         let Some(state) = self.states.get_mut(&tgid).filter(|state| !state.moved.is_empty()) else { return };
-        let ProcessState { moved, mappings, frames, user, .. } = &mut **state;
+        let ProcessState { moved, mappings, frames, .. } = &mut **state;
         for Moved { range, code, .. } in moved {
-            let MovedCode::OfFile(MovedText { beside, offset }) = code else { continue };
-            if mappings.find(range.start).is_none_or(|mapping| mapping.file != FileIndex::ANONYMOUS) {
-                continue;
+            let MovedCode::OfFile(FileCode { file, offset, .. }) = *code else { continue };
+            if mappings.find(range.start).is_some_and(|mapping| mapping.file == FileIndex::ANONYMOUS) {
+                mappings.insert(Mapping { start: range.start, end: range.end, offset, file });
+                frames.clear();
             }
-            let known = mappings.find(beside.start).map(|mapping| mapping.file);
-            let file = known.filter(|file| self.files.get_mut(*file).is_some_and(|file| file.path == beside.path));
-            let file = file.or_else(|| Some(self.files.intern(&beside.path, Identity::Inode(beside.file?), *user)));
-            let Some(file) = file else { continue };
-            mappings.insert(Mapping { start: range.start, end: range.end, offset: *offset, file });
-            frames.clear();
         }
     }
 

@@ -75,7 +75,8 @@ impl ProcessTable {
         }
         let of_states = self.states.values().flat_map(|state| state.mappings.iter().chain(state.since.iter()));
         let mapped = of_states.chain(self.dumped.mappings().flat_map(Mappings::iter));
-        self.files.sweep(mapped.map(|mapping| mapping.file).chain(self.lately.iter().copied()));
+        let moved = self.states.values().flat_map(|state| &state.moved).filter_map(|moved| moved.code.file());
+        self.files.sweep(mapped.map(|mapping| mapping.file).chain(moved).chain(self.lately.iter().copied()));
         for state in self.states.values_mut().filter(|state| state.lacks_files && state.exited.is_none()) {
             if self.files.has_room_again(state.user) {
                 state.lacks_files = false;

@@ -1,4 +1,4 @@
-//! Code of files in anonymous memory.
+//! Code of files in anonymous memory, and code that has left memory.
 
 use std::ops::Range;
 
@@ -6,6 +6,7 @@ use super::*;
 use crate::collector::processes::mapped_build_id::MappedFile;
 use crate::collector::processes::moved::MovedEntry;
 use crate::collector::processes::moved_file::MovedText;
+use crate::collector::wire::perf_records::Inode;
 
 #[test]
 fn anonymous_memory_gets_the_file_whose_code_it_holds_until_it_is_mapped_again() {
@@ -57,6 +58,20 @@ fn anonymous_memory_gets_the_file_whose_code_it_holds_until_it_is_mapped_again()
     assert_ne!(path(&mut world, NOBODY + 1), "/bin/node");
     world.exec(NOBODY, "other");
     assert_eq!(world.table.moved.take_changes(), [((NOBODY, 0x11000), None)]);
+    // The end of a process ends it too. An answer that comes later counts for its last samples, but not for BPF.
+    world.fork(NOBODY + 1, NOBODY + 2);
+    world.map(NOBODY + 2, 0x11000, "//anon", 0);
+    world.map(NOBODY + 2, 0x21000, "//anon", 0);
+    let later = 0x21000..0x22000;
+    assert_eq!([ask(&mut world, NOBODY + 2, &range), ask(&mut world, NOBODY + 2, &later)], [1, 1]);
+    world.table.told_moved(NOBODY + 2, &range, Some(found.clone()));
+    assert_eq!(world.table.moved.take_changes(), [((NOBODY + 2, 0x11000), Some(entry))]);
+    world.exit(NOBODY + 2, NOBODY + 2);
+    assert_eq!(world.table.moved.take_changes(), [((NOBODY + 2, 0x11000), None)]);
+    world.table.told_moved(NOBODY + 2, &later, Some(found.clone()));
+    assert!(world.table.moved.take_changes().is_empty());
+    let (frames, _) = world.sample(NOBODY + 2, "node", &[0x21010], 0);
+    assert_eq!(frames[0].0, "/bin/node");
     // Memory with other code is known too, so that nobody asks again.
     world.map(NOBODY, 0x11000, "//anon", 0);
     assert_eq!(ask(&mut world, NOBODY, &range), 1);
@@ -74,4 +89,37 @@ fn anonymous_memory_gets_the_file_whose_code_it_holds_until_it_is_mapped_again()
         })
         .sum();
     assert_eq!(asked, 63);
+}
+
+#[test]
+fn a_file_stays_known_as_long_as_memory_holds_its_code() {
+    let mut world = World::new();
+    world.exec(NOBODY, "node");
+    world.map(NOBODY, 0x11000, "//anon", 0);
+    let range = 0x11000..0x12000;
+    world.table.want_moved(NOBODY, range.clone(), UserId(0), world.time);
+    let file = Some(Inode { device: 1, number: 2, generation: None });
+    let beside = MappedFile { start: 0x12000, end: 0x13000, path: "/opt/node".into(), file };
+    world.table.told_moved(NOBODY, &range, Some(MovedText { beside, offset: 0x1400 }));
+    // No mapping leads to it while the process is read again.
+    world.table.states.get_mut(&NOBODY).unwrap().mappings = Mappings::default();
+    world.table.lately.clear();
+    let file = world.table.states[&NOBODY].moved[0].code.file().unwrap();
+    (0..3000u32).for_each(|number| world.map(NOBODY + 1 + number, 0x10000, &format!("/bin/{number}"), 1));
+    world.table.tidy_files();
+    assert_eq!(world.table.files.get_mut(file).map(|file| file.path.to_string()).as_deref(), Some("/opt/node"));
+}
+
+#[test]
+fn a_page_of_code_is_read_once_a_second_and_not_all_of_a_process() {
+    let mut world = World::new();
+    world.exec(NOBODY, "prog");
+    let page = rustix::param::page_size() as u64;
+    let mut read = |tgid, address, seconds: u64| {
+        world.table.want_code(tgid, address, UserId(0), world.time + seconds * SECOND);
+        std::mem::take(&mut world.table.questions).len()
+    };
+    assert_eq!([read(NOBODY, 10 * page, 0), read(NOBODY, 10 * page + 8, 0), read(NOBODY, 11 * page, 0)], [1, 0, 1]);
+    assert_eq!([read(NOBODY, 10 * page, 2), read(NOBODY + 1, 10 * page, 2)], [1, 0], "later again; no such process");
+    assert_eq!((0..100).map(|number| read(NOBODY, number * page, 9)).sum::<usize>(), 16);
 }
