@@ -7,8 +7,8 @@
  *   00401000-00e00000 r-xp           anonymous   where bytes of the file would be, if the mapping behind it began earlier:
  *   00e00000-00e40000 r-xp 00a00000  /opt/node   it may hold code of that file
  *
- *   `moved` has no entry   a request; until it is answered, the code has no table
- *   `moved` has one        code of the file of the mapping at `beside`, from `offset` on ─► its table
+ *   no entry in `moved`    the walk asks user space. The code has no table until the answer comes.
+ *   an entry in `moved`    the table of the file counts. `beside` lies in a mapping of the file. `offset` counts from the begin of the file.
  *
  * User space compares the memory with the file (src/collector/processes/moved_file.rs). If the memory holds other code, the mapping is not
  * cached: each look-up costs a search. All other anonymous memory is cached.

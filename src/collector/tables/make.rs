@@ -45,8 +45,9 @@ const LITTLE_CODE: u64 = 1 << 20;
 const LONG_WORK: Duration = Duration::from_secs(1);
 const MOST_WORK: Duration = Duration::from_secs(60);
 
-/// After this CPU time of a conversion, code that no sample has hit is analysed at this rate, in CPU seconds per second. When it is done,
-/// later starts of flametop find the whole table in the cache.
+/// After this CPU time of a conversion, code of the host's files that no sample has hit is analysed at this rate, in CPU seconds per second.
+/// When it is done, later starts of flametop find the whole table in the cache. Files of other users are not slowed down: they would
+/// occupy the only worker that may wait for such users.
 const UNASKED_WORK: Duration = Duration::from_millis(250);
 const UNASKED_RATE: f64 = RATE / 5.0;
 
@@ -455,7 +456,7 @@ impl Work<'_> {
         inner.queue.charge(self.user, spent.saturating_sub(self.charged.replace(spent)));
         // Saved CPU time is meant for first tables. So a long conversion is limited to the rate from its beginning.
         let may_go_on = |inner: &mut Inner| {
-            let is_asked = self.is_asked.get() || inner.has_hints(self.key);
+            let is_asked = self.user != ROOT || self.is_asked.get() || inner.has_hints(self.key);
             let (saved, rate) = if is_asked { (LONG_WORK, RATE) } else { (UNASKED_WORK, UNASKED_RATE) };
             let earned = saved + self.since.elapsed().mul_f64(rate);
             spent <= earned && inner.queue.has_time(self.user, Instant::now())

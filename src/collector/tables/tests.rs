@@ -136,6 +136,12 @@ fn code_that_nobody_waits_for_is_analysed_slowly_and_only_while_its_file_is_in_u
     let spent = Duration::from_millis(600);
     let own = job(wish.key, wish.tgid);
     assert!(Work::begin(&tables.shared, &own, wish.key, UserId(0)).charge(spent), "a sample waits for it: it need not wait");
+    let of_others = Work::begin(&tables.shared, &own, wish.key, UserId(7));
+    of_others.goes_on_with(false);
+    assert!(
+        of_others.charge(spent) && tables.shared.lock().throttled == 0,
+        "the worker that may wait for other users stays free"
+    );
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| {
             let work = Work::begin(&tables.shared, &own, wish.key, UserId(0));

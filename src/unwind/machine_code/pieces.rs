@@ -16,7 +16,7 @@
 //!   that is called through a pointer. Then pieces are analysed again if they call functions that change others.
 //!
 //! An analysed piece keeps only its rows and the facts that other pieces need: the functions that it calls elsewhere, and the
-//! registers that its functions change. Chromium's 225 MiB of code take 16 s of CPU time and 60 MB (27 of them are the 3.4
+//! registers that its functions change. Chromium's 225 MiB of code take 21 s of CPU time and 60 MB (27 of them are the 3.4
 //! million rows of the table). A third of that time goes into following each instruction once. The rest goes into work for each
 //! function and each byte: functions without direct calls are found by trying, and the facts of all functions of a piece are
 //! combined twice.
