@@ -110,7 +110,7 @@ impl Table {
 
 impl Table {
     /// Returns the table with all gaps outside of `unknown` marked as [`Packed::FINAL_GAP`]. `unknown` is sorted.
-    pub(crate) fn with_final_gaps(&self, unknown: &[Range<u64>]) -> Table {
+    pub fn with_final_gaps(&self, unknown: &[Range<u64>]) -> Table {
         let Ok(last) = u16::try_from(self.rules.len()) else { return self.clone() };
         let is_gap = |row: &Row| self.rules.get(usize::from(row.rule)) == Some(&Packed::GAP);
         let mut rows = Vec::with_capacity(self.rows.len() + 2 * unknown.len());
