@@ -34,6 +34,10 @@ const MAX_FILES: usize = 256;
 const UNUSED: Duration = Duration::from_secs(30);
 const UNUSED_SMALL: Duration = Duration::from_secs(4);
 const SMALL: usize = 256 << 10;
+/// Most bytes of all such small tables together. Beside many short programs, tables of 4 s are 20 MB, and hardly any is asked again.
+const MAX_SMALL: usize = 4 << 20;
+/// Small tables are counted each time that all tables have grown by this many bytes.
+const LOOK_EVERY: usize = 1 << 20;
 /// Names remembered per object, so that a function's name is read and demangled once.
 const MAX_LABELS: usize = 8192;
 /// Processes tried for an object whose file could not be opened.
@@ -50,6 +54,9 @@ pub(crate) struct Entry {
 
 #[derive(Default)]
 pub(crate) struct EntryState {
+    id: ObjectId,
+    /// Whether it is in [`Objects::holders`].
+    is_listed: bool,
     images: Option<Arc<Images>>,
     index: Option<Arc<SymbolIndex>>,
     dwarf: Debug,
@@ -117,6 +124,10 @@ impl EntryState {
 }
 
 impl Entry {
+    fn new(state: EntryState, tally: Arc<Tally>) -> Arc<Entry> {
+        Arc::new(Entry { state: Mutex::new(state), tally })
+    }
+
     /// Locks the state. One worker at a time works on an object and holds this lock.
     pub(crate) fn state(&self) -> MutexGuard<'_, EntryState> {
         lock(&self.state)
@@ -133,7 +144,12 @@ impl Entry {
 pub(crate) struct Objects {
     entries: DashMap<ObjectId, Arc<Entry>, FxBuildHasher>,
     clock: AtomicU64,
+    /// The objects that hold tables, and some that no longer do.
+    holders: Mutex<Vec<ObjectId>>,
+    /// Bytes of all tables.
     tables: AtomicUsize,
+    /// The value of `tables` at which small tables are counted next.
+    next_look: AtomicUsize,
     files: AtomicUsize,
     /// Most bytes that tables may take, if that is less than [`MAX_TABLES`]. 0 if no lower limit was set.
     limit: AtomicUsize,
@@ -153,11 +169,15 @@ impl Objects {
             let id = if entry.key().0 <= ObjectId::MORE.0 { Some(entry.key()) } else { ids.get(entry.key()) };
             let Some((id, mut state)) = id.zip(entry.state.try_lock().ok()) else { continue };
             // The labels belong to the old tables.
-            let state = EntryState { labels: FxHashMap::default(), called: FxHashMap::default(), ..std::mem::take(&mut *state) };
-            next.tables.fetch_add(Objects::held(&state), Ordering::Relaxed);
+            let (labels, called) = (FxHashMap::default(), FxHashMap::default());
+            let mut state = EntryState { id: *id, is_listed: false, labels, called, ..std::mem::take(&mut *state) };
+            let held = Objects::held(&state);
+            next.tables.fetch_add(held, Ordering::Relaxed);
             next.files.fetch_add(state.images.as_ref().map_or(0, |images| images.count()), Ordering::Relaxed);
-            let copy = Entry { state: Mutex::new(state), tally: Arc::clone(&entry.tally) };
-            next.entries.insert(*id, Arc::new(copy));
+            if held > 0 {
+                next.list(&mut state);
+            }
+            next.entries.insert(*id, Entry::new(state, Arc::clone(&entry.tally)));
         }
         next
     }
@@ -167,7 +187,32 @@ impl Objects {
         if let Some(entry) = self.entries.get(&id) {
             return Arc::clone(&entry);
         }
-        Arc::clone(&self.entries.entry(id).or_default())
+        let new = || Entry::new(EntryState { id, ..EntryState::default() }, Arc::default());
+        Arc::clone(&self.entries.entry(id).or_insert_with(new))
+    }
+
+    /// Remembers that the object holds tables.
+    fn list(&self, state: &mut EntryState) {
+        if !std::mem::replace(&mut state.is_listed, true) {
+            lock(&self.holders).push(state.id);
+        }
+    }
+
+    /// Returns the objects that hold tables and of which `is_wanted` is true, except those that are in use.
+    fn holders(&self, is_wanted: impl Fn(&EntryState) -> bool) -> Vec<Arc<Entry>> {
+        let mut wanted = Vec::new();
+        lock(&self.holders).retain(|id| {
+            let Some(entry) = self.entries.get(id).map(|entry| Arc::clone(&entry)) else { return false };
+            let Ok(mut state) = entry.state.try_lock() else { return true };
+            state.is_listed = Objects::held(&state) > 0;
+            let (is_listed, is_wanted) = (state.is_listed, is_wanted(&state));
+            drop(state);
+            if is_listed && is_wanted {
+                wanted.push(entry);
+            }
+            is_listed
+        });
+        wanted
     }
 
     /// Returns the object's files. Opens them if they were not yet opened or had to be closed.
@@ -225,6 +270,7 @@ impl Objects {
         let index = Arc::new(SymbolIndex::build(images)?);
         self.tables.fetch_add(index.memory(), Ordering::Relaxed);
         state.index = Some(Arc::clone(&index));
+        self.list(state);
         Ok(index)
     }
 
@@ -262,6 +308,7 @@ impl Objects {
         let holds = dwarf.memory();
         self.tables.fetch_add(holds, Ordering::Relaxed);
         state.dwarf = Debug::Open(dwarf, holds);
+        self.list(state);
         Ok(Some(answer))
     }
 
@@ -353,6 +400,35 @@ impl Objects {
         if tables > self.max_tables() || files > MAX_FILES {
             self.shrink_to(self.max_tables() / 8 * 7, MAX_FILES / 8 * 7, true);
         }
+        if self.usage().0 >= self.next_look.load(Ordering::Relaxed) {
+            self.shrink_small_tables(SMALL, MAX_SMALL);
+            self.next_look.store(self.usage().0 + LOOK_EVERY, Ordering::Relaxed);
+        }
+    }
+
+    /// Drops tables of at most `small` bytes if they take more than `most` bytes together. The least recently used go first, until half of
+    /// that is left.
+    fn shrink_small_tables(&self, small: usize, most: usize) {
+        let small = self.holders(|state| Objects::held(state) <= small);
+        let of = |entry: Arc<Entry>| {
+            let (used, held) = entry.state.try_lock().map(|state| (state.used, Objects::held(&state))).ok()?;
+            Some((used, held, entry))
+        };
+        let mut by_use: Vec<(u64, usize, Arc<Entry>)> = small.into_iter().filter_map(of).collect();
+        let mut held: usize = by_use.iter().map(|(_, held, _)| held).sum();
+        if held <= most {
+            return;
+        }
+        by_use.sort_unstable_by_key(|(used, ..)| *used);
+        for (_, its, entry) in by_use {
+            if held <= most / 2 {
+                break;
+            }
+            if let Ok(mut state) = entry.state.try_lock() {
+                self.drop_index(&mut state);
+                held -= its;
+            }
+        }
     }
 
     /// Likewise, after a while without questions. Then even a single object that is larger than the bound is dropped.
@@ -367,10 +443,7 @@ impl Objects {
             let unused = if held <= SMALL { UNUSED_SMALL } else { UNUSED };
             held > 0 && state.asked.is_some_and(|asked| asked.elapsed() >= unused)
         };
-        // There may be a hundred thousand objects, and few of them hold tables.
-        let with_tables = self.entries.iter().filter(|entry| entry.state.try_lock().is_ok_and(|state| is_unused(&state)));
-        let with_tables: Vec<Arc<Entry>> = with_tables.map(|entry| Arc::clone(&entry)).collect();
-        for entry in with_tables {
+        for entry in self.holders(is_unused) {
             if let Some(mut state) = entry.state.try_lock().ok().filter(|state| is_unused(state)) {
                 self.drop_index(&mut state);
             }
@@ -505,6 +578,31 @@ mod tests {
         assert!(objects.entry(ObjectId(10)).state().index.is_none());
         read(10);
         assert_eq!(objects.usage(), (tables, files));
+    }
+
+    #[test]
+    fn small_tables_have_a_bound_of_their_own() {
+        let (objects, object) = (Objects::default(), own_executable());
+        let held = |id| {
+            let entry = objects.entry(ObjectId(id));
+            let state = entry.state();
+            (Objects::held(&state), state.is_listed)
+        };
+        for id in 10..14 {
+            let entry = objects.entry(ObjectId(id));
+            let images = objects.images(&mut entry.state(), &object, &[]).unwrap();
+            objects.index(&mut entry.state(), &images).unwrap();
+        }
+        let one = objects.usage().0 / 4;
+        objects.shrink_small_tables(one, 4 * one);
+        assert_eq!(objects.usage(), (4 * one, 4));
+        objects.shrink_small_tables(one - 1, 1);
+        assert_eq!(objects.usage(), (4 * one, 4), "none is small");
+        objects.shrink_small_tables(one, 4 * one - 1);
+        assert_eq!(objects.usage(), (one, 4), "half of the bound is left");
+        assert_eq!([10, 12, 13].map(held), [(0, true), (0, true), (one, true)]);
+        objects.let_go_unused();
+        assert_eq!([10, 12, 13].map(held), [(0, false), (0, false), (one, true)], "the others are no longer listed");
     }
 
     #[test]
