@@ -70,6 +70,9 @@ const ANSWER_ROUNDS: usize = 3;
 /// Nanoseconds between two checks for CPUs and dead processes.
 const TIDY_EVERY: u64 = 1_000_000_000;
 
+/// Nanoseconds between two searches for unwind tables that nothing needs any longer.
+const SWEEP_EVERY: u64 = 10_000_000_000;
+
 /// A running collection. When it is dropped, it ends and leaves nothing in the kernel.
 pub struct Collector {
     /// Dropped first: it ends its workers before the maps that they write to are closed.
@@ -87,6 +90,7 @@ pub struct Collector {
     filters: bool,
     malformed: u64,
     tidied_at: u64,
+    swept_at: u64,
     slept: u64,
 }
 
@@ -159,6 +163,7 @@ impl Collector {
             malformed: 0,
             requests: Requests::default(),
             tidied_at: machine::now().0,
+            swept_at: machine::now().0,
             slept: machine::slept(),
         };
         if walk == Walk::Dumped {
@@ -343,6 +348,10 @@ impl Collector {
             self.tidied_at = now;
             self.table.tidy(now, &mut self.happened);
             self.tables.iter().for_each(|tables| tables.tidy(now));
+            if now.saturating_sub(self.swept_at) >= SWEEP_EVERY {
+                self.swept_at = now;
+                self.tables.iter().for_each(|tables| tables.forget_unused(now, self.table.mapped_files()));
+            }
             self.follow_cpus();
             self.sampler.watch_memory(now);
         }

@@ -48,6 +48,11 @@ pub(crate) struct File {
 }
 
 impl File {
+    /// The user who is charged for it.
+    pub(crate) fn user(&self) -> UserId {
+        self.user
+    }
+
     fn cost(&self) -> usize {
         cost_of(&self.path)
     }
@@ -270,6 +275,11 @@ impl Files {
         }
         self.after_sweep = self.by_key.len();
         self.refused_lately = 0;
+    }
+
+    /// Returns the files that processes map, and some that none has mapped since the last sweep.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &File> {
+        self.slots.iter().flatten()
     }
 
     fn slot(&mut self, index: FileIndex) -> Option<&mut Option<File>> {

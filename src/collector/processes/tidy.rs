@@ -8,6 +8,7 @@ use super::mappings::Mappings;
 use super::state::ProcessState;
 use super::table::{Happened, ProcessTable};
 use crate::collector::sys::machine;
+use crate::collector::wire::perf_records::Identity;
 use crate::collector::wire::script::ScriptFrame;
 use crate::profile::{FrameId, Tgid, Timestamp, UserId};
 
@@ -83,6 +84,11 @@ impl ProcessTable {
                 state.begin_reading();
             }
         }
+    }
+
+    /// Returns the files that processes map, and some that none maps any more: path, identity, and the user whose process mapped it first.
+    pub(crate) fn mapped_files(&self) -> impl Iterator<Item = (&str, Identity, UserId)> {
+        self.files.iter().map(|file| (&*file.path, file.identity, file.user()))
     }
 
     /// Forgets the state of a process that exited at `time`. If it had samples, it stays in the shared table and is remembered.

@@ -5,8 +5,11 @@
 //! objects:    number ─► place, names, charged user        unplaced:   made, and waits for room
 //! ```
 //!
-//! Bounds: there are at most as many objects, and as many names, as the kernel has places. A file without an object is forgotten at the
-//! time when it may be requested again. At most [`MOST_UNPLACED`] bytes of tables wait for room.
+//! Bounds: there are at most as many objects, and as many names, as the kernel has places. Those that nothing needs go before: [`unused`].
+//! A file without an object is forgotten at the time when it may be requested again. At most [`MOST_UNPLACED`] bytes of tables wait for
+//! room.
+
+pub(super) mod unused;
 
 use crate::collector::sys::machine;
 use crate::collector::tables::Made;
@@ -106,6 +109,11 @@ pub(super) struct Finished {
     pub(super) again: Option<Instant>,
 }
 
+/// Returns `CLOCK_MONOTONIC` in units of 2^30 ns.
+fn coarse_now() -> u32 {
+    (machine::now().0 >> 30) as u32
+}
+
 impl Finished {
     pub(super) fn of_root(key: ObjectKey, path: Arc<str>, made: Made) -> Finished {
         Finished {
@@ -129,10 +137,20 @@ impl Finished {
     }
 }
 
+/// A file that leads to an object.
+#[derive(Clone, Copy)]
+struct Named {
+    key: ObjectKey,
+    /// The user who needed it.
+    user: UserId,
+    /// Since when, in units of 2^30 ns.
+    since: u32,
+}
+
 struct Object {
     placed: Placed,
-    /// The files that lead to the object, the oldest first, each with the user who needed it.
-    keys: VecDeque<(ObjectKey, UserId)>,
+    /// The files that lead to the object, the oldest first.
+    keys: VecDeque<Named>,
     content: Option<Content>,
     status: ObjectStatus,
     user: UserId,
@@ -338,7 +356,7 @@ impl Inner {
             content: done.content,
             status: ObjectStatus { path: done.path.clone(), state },
             user: done.user,
-            since: (machine::now().0 >> 30) as u32,
+            since: coarse_now(),
             cost: done.cost,
             again: done.again,
             is_partial: done.is_partial,
@@ -363,16 +381,14 @@ impl Inner {
             self.by_content.insert(content, number);
         }
         let mut keys = VecDeque::new();
-        for (key, user) in old.keys {
-            let named = self.objects.get(&number).is_some_and(|object| self.kernel.name(key, &object.placed).is_ok());
-            if named {
-                self.states.insert(key, TableState::Done(number));
-                keys.push_back((key, user));
+        for named in old.keys {
+            let is_named = self.objects.get(&number).is_some_and(|object| self.kernel.name(named.key, &object.placed).is_ok());
+            if is_named {
+                self.states.insert(named.key, TableState::Done(number));
+                keys.push_back(named);
             } else {
-                self.names -= 1;
-                self.names_of_others -= usize::from(user != ROOT);
-                self.kernel.forget_name(key);
-                self.later(key, PAUSE);
+                self.forget_name(named);
+                self.later(named.key, PAUSE);
             }
         }
         self.objects.get_mut(&number).into_iter().for_each(|object| object.keys.append(&mut keys));
@@ -406,7 +422,7 @@ impl Inner {
     fn take_out(&mut self, number: u64, pause: bool) -> bool {
         let Some(object) = self.objects.remove(&number) else { return false };
         let rest = (pause && object.user != ROOT).then(|| Instant::now() + (object.cost * REST).min(SILENCE));
-        for (key, user) in &object.keys {
+        for Named { key, user, .. } in &object.keys {
             self.names -= 1;
             self.names_of_others -= usize::from(*user != ROOT);
             match rest {
@@ -417,7 +433,7 @@ impl Inner {
         if let Some(content) = object.content.filter(|content| self.by_content.get(content) == Some(&number)) {
             self.by_content.remove(&content);
         }
-        let keys: Vec<ObjectKey> = object.keys.iter().map(|(key, _)| *key).collect();
+        let keys: Vec<ObjectKey> = object.keys.iter().map(|named| named.key).collect();
         self.kernel.take_out(&keys, object.placed);
         true
     }
@@ -431,7 +447,7 @@ impl Inner {
             self.later(key, PAUSE);
             return;
         }
-        object.keys.push_back((key, user));
+        object.keys.push_back(Named { key, user, since: coarse_now() });
         self.names += 1;
         self.names_of_others += usize::from(user != ROOT);
         self.states.insert(key, TableState::Done(number));
@@ -442,7 +458,7 @@ impl Inner {
     /// is still used, the next sample requests it again.
     fn forget_oldest_name(&mut self, of_others: bool) -> bool {
         let counts = |user: UserId| !of_others || user != ROOT;
-        let has_name = |object: &&mut Object| object.keys.iter().any(|(_, user)| counts(*user));
+        let has_name = |object: &&mut Object| object.keys.iter().any(|named| counts(named.user));
         let Some(object) = self.objects.values_mut().filter(has_name).max_by_key(|object| object.keys.len()) else {
             return false;
         };
@@ -450,19 +466,24 @@ impl Inner {
         let count = (object.keys.len() / 4).max(1);
         let keys = std::mem::take(&mut object.keys);
         let mut gone = Vec::new();
-        for (key, user) in keys {
-            match counts(user) && gone.len() < count {
-                true => gone.push((key, user)),
-                false => object.keys.push_back((key, user)),
+        for named in keys {
+            match counts(named.user) && gone.len() < count {
+                true => gone.push(named),
+                false => object.keys.push_back(named),
             }
         }
-        for (key, user) in gone {
-            self.kernel.forget_name(key);
-            self.states.remove(&key);
-            self.names -= 1;
-            self.names_of_others -= usize::from(user != ROOT);
+        for named in gone {
+            self.forget_name(named);
         }
         true
+    }
+
+    /// Forgets a file that its object no longer lists.
+    fn forget_name(&mut self, named: Named) {
+        self.kernel.forget_name(named.key);
+        self.states.remove(&named.key);
+        self.names -= 1;
+        self.names_of_others -= usize::from(named.user != ROOT);
     }
 
     /// Lets a file lead to the object with the same content, if there is one. Returns whether there is.

@@ -4,6 +4,7 @@ use crate::collector::processes::proc;
 use crate::collector::sources::walk::Walk;
 use crate::collector::sys::machine;
 use crate::collector::tables::store::SILENCE;
+use crate::collector::wire::perf_records::Inode;
 use crate::collector::wire::records::ObjectKey;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -195,6 +196,42 @@ fn files_of_the_same_bytes_share_a_table_which_goes_when_there_is_no_room_and_co
     let again = wait_for(&tables, |status| status.ready == 2);
     // The room of the evicted table is not reused yet, because a BPF program may still be reading there.
     assert!(again.bytes > before.bytes, "{again:?}");
+}
+
+#[test]
+fn files_that_no_process_maps_go_after_a_minute_and_tables_when_nothing_leads_to_them() {
+    let sampler = sampler();
+    let tables = sampler.tables(None, KERNEL_MEMORY).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let copies = ["a", "b", "c"].map(|name| copy_of_libc(directory.path(), name, 0));
+    let wishes = copies.each_ref().map(|copy| wish_for(Path::new(&**copy), UserId(7)));
+    for (wish, copy) in wishes.iter().zip(&copies) {
+        tables.wish(wish, || vec![copy.clone()]);
+        wait_for(&tables, |status| status.waiting == 0);
+    }
+    let begun = now().0;
+    let known_after = |seconds: u64, mapped: &[usize]| {
+        let mapped = mapped.iter().map(|number| {
+            let about = std::fs::metadata(&*copies[*number]).unwrap();
+            let inode = Inode { device: about.dev(), number: about.ino(), generation: None };
+            (&*copies[*number], Identity::Inode(inode), UserId(7))
+        });
+        tables.forget_unused(begun + (seconds << 30), mapped);
+        tables.tidy(begun);
+        let inner = tables.shared.lock();
+        let known = wishes.each_ref().map(|wish| matches!(inner.states.get(&wish.key), Some(TableState::Done(_))));
+        (known, inner.status().ready)
+    };
+    assert_eq!(known_after(50, &[]), ([true; 3], 2), "not yet");
+    assert_eq!(known_after(100, &[0]), ([true, false, true], 2), "what is mapped stays, and what came last");
+    assert_eq!(known_after(1000, &[0]), ([true, false, true], 2));
+    // A file that was forgotten comes again, without a new table.
+    tables.wish(&wishes[1], || vec![copies[1].clone()]);
+    wait_for(&tables, |status| status.waiting == 0);
+    assert_eq!(known_after(0, &[]), ([true; 3], 2));
+    assert_eq!(known_after(1000, &[]), ([false; 3], 1), "the vDSO's stays");
+    tables.wish(&wishes[0], || vec![copies[0].clone()]);
+    wait_for(&tables, |status| status.ready == 2);
 }
 
 #[test]

@@ -1,0 +1,64 @@
+//! Forgets files and tables that nothing needs any longer, though there would be room for them.
+//!
+//! A machine that builds programs, or starts containers, runs new files all the time. Without this, their tables would stay until the
+//! kernel's memory for tables, or the places for files in its maps, are used up.
+
+use std::time::Duration;
+
+use rustc_hash::FxHashSet;
+
+use super::Inner;
+use crate::collector::wire::perf_records::Identity;
+use crate::collector::wire::records::ObjectKey;
+use crate::profile::UserId;
+
+/// Time since the last use after which a table goes if no process maps its file: a minute. In units of 2^30 ns, as all times here.
+const UNUSED: u32 = 56;
+/// The same for tables that took long to make: ten minutes.
+const UNUSED_COSTLY: u32 = 559;
+/// CPU time from which on a table took long to make.
+const COSTLY: Duration = Duration::from_millis(20);
+
+/// A file that a process maps, as the process sees it: path, identity, and the user who runs the process.
+pub(in crate::collector) type Mapped<'a> = (&'a str, Identity, UserId);
+
+impl Inner {
+    /// Forgets files that no process maps, and the tables to which only such files led. `mapped` are the files that processes map; `now`
+    /// is in units of 2^30 ns of `CLOCK_MONOTONIC`. To be called each ten seconds.
+    ///
+    /// A table stays for a minute after its last use, and so does the file that led to it last: the program may start again. A file that
+    /// is forgotten by mistake is requested again by its next sample.
+    pub(in crate::collector::tables) fn forget_unused<'a>(&mut self, now: u32, mapped: impl Iterator<Item = Mapped<'a>>) {
+        let files = &self.files;
+        let mapped: FxHashSet<ObjectKey> =
+            mapped.filter_map(|(path, identity, user)| files.key_of(path, identity, user)).collect();
+        let uses = self.kernel.uses();
+        let is_over = |since: u32, patience: u32| now.saturating_sub(since) >= patience;
+        let (mut unused, mut gone) = (Vec::new(), Vec::new());
+        // The first is the vDSO's. One that a better table follows is being worked on.
+        for (number, object) in self.objects.iter_mut().skip(1).filter(|(_, object)| !object.is_partial) {
+            let used = uses.get(object.placed.slot()).copied().unwrap_or(0).max(object.since);
+            let patience = if object.cost >= COSTLY { UNUSED_COSTLY } else { UNUSED };
+            let is_mapped = object.keys.iter().any(|named| mapped.contains(&named.key));
+            if !is_mapped && is_over(used, patience) {
+                unused.push(*number);
+                continue;
+            }
+            // If files have the same build id, only one of them is in `mapped`.
+            let newest = object.keys.back().map(|named| named.key);
+            object.keys.retain(|named| {
+                let stays = !is_over(named.since, UNUSED) || Some(named.key) == newest || mapped.contains(&named.key);
+                if !stays {
+                    gone.push(*named);
+                }
+                stays
+            });
+        }
+        for named in gone {
+            self.forget_name(named);
+        }
+        for number in unused {
+            self.take_out(number, false);
+        }
+    }
+}
