@@ -32,7 +32,7 @@ use crate::profile::names::frame::Frame;
 use crate::profile::names::table::{CHAIN, FrameTable, Names};
 use crate::profile::store::samples::Profile;
 
-/// Names are copied when two conditions hold. Names take more than twice as much memory as after the last renewal, and more than this part
+/// Names are copied when two conditions hold. Names take 1.5 times as much memory as after the last renewal, and more than this part
 /// of their limit. And the samples that have gone since then are at least half as many as the present ones.
 const LEAST_PART: usize = 32;
 /// Instead of the first condition, it is enough that an entry was refused since the last renewal and that this pause is over: nanoseconds.
@@ -270,7 +270,7 @@ impl Renewals {
             return false;
         }
         let pause = now.0.saturating_sub(self.last.0);
-        let has_grown = names.memory() > (2 * self.left).max(names.limit / LEAST_PART);
+        let has_grown = names.memory() > (self.left / 2 * 3).max(names.limit / LEAST_PART);
         pause > LEAST_PAUSE && has_grown || pause > PAUSE && names.refused() > self.refused
     }
 }
