@@ -34,7 +34,7 @@ const MAX_FILES: usize = 256;
 const UNUSED: Duration = Duration::from_secs(30);
 const UNUSED_SMALL: Duration = Duration::from_secs(4);
 const SMALL: usize = 256 << 10;
-/// Most bytes of all such small tables together. Beside many short programs, tables of 4 s are 20 MB, and hardly any is asked again.
+/// Most bytes of all such small tables together. Many short programs fill 20 MB in 4 s, and hardly any of these tables is asked again.
 const MAX_SMALL: usize = 4 << 20;
 /// Small tables are counted each time that all tables have grown by this many bytes.
 const LOOK_EVERY: usize = 1 << 20;
@@ -148,7 +148,7 @@ pub(crate) struct Objects {
     holders: Mutex<Vec<ObjectId>>,
     /// Bytes of all tables.
     tables: AtomicUsize,
-    /// The value of `tables` at which small tables are counted next.
+    /// Small tables are counted next when `tables` has this value.
     next_look: AtomicUsize,
     files: AtomicUsize,
     /// Most bytes that tables may take, if that is less than [`MAX_TABLES`]. 0 if no lower limit was set.
@@ -198,7 +198,7 @@ impl Objects {
         }
     }
 
-    /// Returns the objects that hold tables and of which `is_wanted` is true, except those that are in use.
+    /// Returns the wanted objects among those that hold tables. Leaves out objects in use.
     fn holders(&self, is_wanted: impl Fn(&EntryState) -> bool) -> Vec<Arc<Entry>> {
         let mut wanted = Vec::new();
         lock(&self.holders).retain(|id| {

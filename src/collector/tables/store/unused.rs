@@ -14,16 +14,16 @@ use crate::profile::UserId;
 
 /// Time since the last use after which a table goes if no process maps its file: a minute. In units of 2^30 ns, as all times here.
 const UNUSED: u32 = 56;
-/// The same for tables that took long to make: ten minutes.
+/// Tables that took long to make stay for ten minutes.
 const UNUSED_COSTLY: u32 = 559;
-/// CPU time from which on a table took long to make.
+/// A table took long to make if it took this much CPU time.
 const COSTLY: Duration = Duration::from_millis(20);
 
 /// A file that a process maps, as the process sees it: path, identity, and the user who runs the process.
 pub(in crate::collector) type Mapped<'a> = (&'a str, Identity, UserId);
 
 impl Inner {
-    /// Forgets files that no process maps, and the tables to which only such files led. `mapped` are the files that processes map; `now`
+    /// Forgets files that no process maps. Also forgets tables if only such files led to them. `mapped` are the files that processes map; `now`
     /// is in units of 2^30 ns of `CLOCK_MONOTONIC`. To be called each ten seconds.
     ///
     /// A table stays for a minute after its last use, and so does the file that led to it last: the program may start again. A file that
@@ -35,7 +35,7 @@ impl Inner {
         let uses = self.kernel.uses();
         let is_over = |since: u32, patience: u32| now.saturating_sub(since) >= patience;
         let (mut unused, mut gone) = (Vec::new(), Vec::new());
-        // The first is the vDSO's. One that a better table follows is being worked on.
+        // The first is the vDSO's. A worker still works on partial ones.
         for (number, object) in self.objects.iter_mut().skip(1).filter(|(_, object)| !object.is_partial) {
             let used = uses.get(object.placed.slot()).copied().unwrap_or(0).max(object.since);
             let patience = if object.cost >= COSTLY { UNUSED_COSTLY } else { UNUSED };
