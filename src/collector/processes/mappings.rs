@@ -48,11 +48,6 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// The user who is charged for it.
-    pub(crate) fn user(&self) -> UserId {
-        self.user
-    }
-
     fn cost(&self) -> usize {
         cost_of(&self.path)
     }

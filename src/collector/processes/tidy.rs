@@ -86,9 +86,9 @@ impl ProcessTable {
         }
     }
 
-    /// Returns the files that processes map, and some that none maps any more: path, identity, and the user whose process mapped it first.
-    pub(crate) fn mapped_files(&self) -> impl Iterator<Item = (&str, Identity, UserId)> {
-        self.files.iter().map(|file| (&*file.path, file.identity, file.user()))
+    /// Returns the identities of the files that processes map, and of some that none maps any more.
+    pub(crate) fn mapped_files(&self) -> impl Iterator<Item = Identity> {
+        self.files.iter().map(|file| file.identity)
     }
 
     /// Forgets the state of a process that exited at `time`. If it had samples, it stays in the shared table and is remembered.

@@ -13,6 +13,11 @@ pub(crate) fn now() -> Timestamp {
     Timestamp(whole + u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
+/// Returns a time in units of 2^30 ns, in which the kernel's walk notes the last use of an unwind table.
+pub(crate) fn coarse(time: Timestamp) -> u32 {
+    (time.0 >> 30) as u32
+}
+
 /// Returns the nanoseconds that this machine has slept since it started. During sleep all CPUs but one are offline, and the kernel silently
 /// drops their events.
 pub(crate) fn slept() -> u64 {

@@ -10,9 +10,10 @@
 //! are older than the files that are known here, so the inode number still belongs to the mapped file, unless events were lost.
 
 use crate::collector::wire::records::ObjectKey;
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::identity::content;
 use crate::collector::wire::perf_records::{Identity, Inode};
@@ -119,6 +120,21 @@ impl Files {
         }
     }
 
+    /// Returns the keys of all known files that may be one of these, whoever runs them.
+    pub(super) fn keys_among(&self, identities: impl Iterator<Item = Identity>) -> FxHashSet<ObjectKey> {
+        // The default hasher, because build ids are hostile.
+        let (mut build_ids, mut inodes) = (HashSet::new(), HashSet::new());
+        for identity in identities {
+            match identity {
+                Identity::BuildId(id) => build_ids.insert(id),
+                Identity::Inode(inode) => inodes.insert((inode.device, inode.number)),
+            };
+        }
+        let by_build_id = self.by_build_id.iter().filter(|((id, _), _)| build_ids.contains(id)).map(|(_, (key, _))| *key);
+        let by_inode = self.by_inode.iter().filter(|(inode, _)| inodes.contains(*inode)).flat_map(|(_, files)| files);
+        by_build_id.chain(by_inode.map(|file| file.key)).collect()
+    }
+
     /// Keeps the files whose key `stays` accepts, and removes all others.
     pub(super) fn retain(&mut self, stays: impl Fn(&ObjectKey) -> bool) {
         self.by_build_id.retain(|_, (key, _)| stays(key));
@@ -162,6 +178,13 @@ mod tests {
         assert_eq!(by_id("/home/alice/libc.so.6", bob), Some(key(1)));
         let by_inode = |number| Identity::Inode(Inode { device: rustix::fs::makedev(8, 1), number, generation: None });
         assert_eq!(files.key_of("/anything", by_inode(3), bob), Some(key(3)));
+        let among = |identities: &[Identity]| {
+            let mut inodes: Vec<u64> = files.keys_among(identities.iter().copied()).into_iter().map(|key| key.inode).collect();
+            inodes.sort_unstable();
+            inodes
+        };
+        assert_eq!(among(&[Identity::BuildId(id)]), [1, 2], "of all users");
+        assert_eq!(among(&[by_inode(3), by_inode(9)]), [3]);
         files.retain(|known| known.inode != 1);
         assert_eq!(files.key_of("/lib/libc.so.6", Identity::BuildId(id), root), None);
         assert_eq!(files.key_of("/lib/libc.so.6", by_inode(1), root), None);

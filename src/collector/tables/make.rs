@@ -478,7 +478,7 @@ impl Work<'_> {
 
     /// Whether the process that needed the table is there, or another one has run the file's code in the last seconds.
     pub(super) fn is_used(&self) -> bool {
-        let now = (machine::now().0 >> 30) as u32;
+        let now = machine::coarse(machine::now());
         machine::exists(self.job.tgid)
             || self.shared.lock().last_use(self.key).is_some_and(|used| now.saturating_sub(used) <= UNUSED)
     }

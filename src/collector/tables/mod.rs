@@ -44,10 +44,11 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::MapHandle;
 
+use super::sys::machine;
 use super::wire::perf_records::Identity;
 use super::wire::records::Wish;
 use crate::object::{crew, vdso};
-use crate::profile::UserId;
+use crate::profile::{Timestamp, UserId};
 use crate::unwind;
 pub(crate) use cache::{Cache, any_table};
 pub(crate) use identity::device_of_any_mount;
@@ -56,7 +57,6 @@ use queue::{Job, Sought, WORKERS};
 use shared::SharedTables;
 pub use status::{ObjectState, ObjectStatus, Summary, TablesStatus};
 pub(crate) use store::RuleAt;
-use store::unused::Mapped;
 use store::{Inner, TableState};
 
 /// Default limit of the kernel's memory for tables, in bytes. The objects of a large desktop have 42 million rows, which take 200 MB.
@@ -160,12 +160,12 @@ impl Tables {
 
     /// Keeps the tables within their bounds. To be called about once a second.
     pub(crate) fn tidy(&self, now: u64) {
-        self.shared.lock().tidy((now >> 30) as u32, Instant::now());
+        self.shared.lock().tidy(machine::coarse(Timestamp(now)), Instant::now());
     }
 
     /// Forgets files and tables that nothing needs any longer: see [`Inner::forget_unused`]. To be called each ten seconds.
-    pub(crate) fn forget_unused<'a>(&self, now: u64, mapped: impl Iterator<Item = Mapped<'a>>) {
-        self.shared.lock().forget_unused((now >> 30) as u32, mapped);
+    pub(crate) fn forget_unused(&self, now: u64, mapped: impl Iterator<Item = Identity>) {
+        self.shared.lock().forget_unused(machine::coarse(Timestamp(now)), mapped);
     }
 
     /// Returns the bytes of user memory that describe files and their tables in the kernel.

@@ -9,7 +9,7 @@
 //! A file without an object is forgotten at the time when it may be requested again. At most [`MOST_UNPLACED`] bytes of tables wait for
 //! room.
 
-pub(super) mod unused;
+mod unused;
 
 use crate::collector::sys::machine;
 use crate::collector::tables::Made;
@@ -107,11 +107,6 @@ pub(super) struct Finished {
     pub(super) cost: Duration,
     /// When the file may be requested again, if the reason for the failure may pass.
     pub(super) again: Option<Instant>,
-}
-
-/// Returns `CLOCK_MONOTONIC` in units of 2^30 ns.
-fn coarse_now() -> u32 {
-    (machine::now().0 >> 30) as u32
 }
 
 impl Finished {
@@ -356,7 +351,7 @@ impl Inner {
             content: done.content,
             status: ObjectStatus { path: done.path.clone(), state },
             user: done.user,
-            since: coarse_now(),
+            since: machine::coarse(machine::now()),
             cost: done.cost,
             again: done.again,
             is_partial: done.is_partial,
@@ -447,7 +442,7 @@ impl Inner {
             self.later(key, PAUSE);
             return;
         }
-        object.keys.push_back(Named { key, user, since: coarse_now() });
+        object.keys.push_back(Named { key, user, since: machine::coarse(machine::now()) });
         self.names += 1;
         self.names_of_others += usize::from(user != ROOT);
         self.states.insert(key, TableState::Done(number));

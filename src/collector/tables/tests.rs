@@ -214,7 +214,7 @@ fn files_that_no_process_maps_go_after_a_minute_and_tables_when_nothing_leads_to
         let mapped = mapped.iter().map(|number| {
             let about = std::fs::metadata(&*copies[*number]).unwrap();
             let inode = Inode { device: about.dev(), number: about.ino(), generation: None };
-            (&*copies[*number], Identity::Inode(inode), UserId(7))
+            Identity::Inode(inode)
         });
         tables.forget_unused(begun + (seconds << 30), mapped);
         tables.tidy(begun);
@@ -333,7 +333,7 @@ fn a_file_that_did_not_answer_is_asked_again_later() {
     let sampler = sampler();
     let tables = sampler.tables(None, KERNEL_MEMORY).unwrap();
     let (wish, path) = wish_for_libc();
-    let (moment, seconds) = (Instant::now(), (now().0 >> 30) as u32);
+    let (moment, seconds) = (Instant::now(), machine::coarse(now()));
     tables.shared.lock().refuse(wish.key, UserId(0), path.clone(), "its file system does not answer".to_owned());
     tables.wish(&wish, || vec![path.clone()]);
     tables.shared.lock().tidy(seconds, moment + SILENCE - Duration::from_secs(1));

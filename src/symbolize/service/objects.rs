@@ -400,7 +400,8 @@ impl Objects {
         if tables > self.max_tables() || files > MAX_FILES {
             self.shrink_to(self.max_tables() / 8 * 7, MAX_FILES / 8 * 7, true);
         }
-        if self.usage().0 >= self.next_look.load(Ordering::Relaxed) {
+        // Tables may have become fewer since the last look.
+        if tables >= self.next_look.fetch_min(tables + LOOK_EVERY, Ordering::Relaxed) {
             self.shrink_small_tables(SMALL, MAX_SMALL);
             self.next_look.store(self.usage().0 + LOOK_EVERY, Ordering::Relaxed);
         }
@@ -603,6 +604,13 @@ mod tests {
         assert_eq!([10, 12, 13].map(held), [(0, true), (0, true), (one, true)]);
         objects.let_go_unused();
         assert_eq!([10, 12, 13].map(held), [(0, false), (0, false), (one, true)], "the others are no longer listed");
+        let next_look = || objects.next_look.load(Ordering::Relaxed);
+        objects.tables.fetch_add(10 << 20, Ordering::Relaxed);
+        objects.shrink();
+        assert_eq!(next_look(), one + (10 << 20) + LOOK_EVERY);
+        objects.tables.fetch_sub(10 << 20, Ordering::Relaxed);
+        objects.shrink();
+        assert_eq!(next_look(), one + LOOK_EVERY, "fewer tables are counted again as soon");
     }
 
     #[test]

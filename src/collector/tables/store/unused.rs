@@ -5,12 +5,8 @@
 
 use std::time::Duration;
 
-use rustc_hash::FxHashSet;
-
 use super::Inner;
 use crate::collector::wire::perf_records::Identity;
-use crate::collector::wire::records::ObjectKey;
-use crate::profile::UserId;
 
 /// Time since the last use after which a table goes if no process maps its file: a minute. In units of 2^30 ns, as all times here.
 const UNUSED: u32 = 56;
@@ -19,19 +15,15 @@ const UNUSED_COSTLY: u32 = 559;
 /// A table took long to make if it took this much CPU time.
 const COSTLY: Duration = Duration::from_millis(20);
 
-/// A file that a process maps, as the process sees it: path, identity, and the user who runs the process.
-pub(in crate::collector) type Mapped<'a> = (&'a str, Identity, UserId);
-
 impl Inner {
-    /// Forgets files that no process maps. Also forgets tables if only such files led to them. `mapped` are the files that processes map; `now`
-    /// is in units of 2^30 ns of `CLOCK_MONOTONIC`. To be called each ten seconds.
+    /// Forgets files that no process maps. Also forgets tables if only such files led to them. To be called each ten seconds.
+    ///
+    /// `mapped` are the files that processes map; `now` is in units of 2^30 ns of `CLOCK_MONOTONIC`.
     ///
     /// A table stays for a minute after its last use, and so does the file that led to it last: the program may start again. A file that
     /// is forgotten by mistake is requested again by its next sample.
-    pub(in crate::collector::tables) fn forget_unused<'a>(&mut self, now: u32, mapped: impl Iterator<Item = Mapped<'a>>) {
-        let files = &self.files;
-        let mapped: FxHashSet<ObjectKey> =
-            mapped.filter_map(|(path, identity, user)| files.key_of(path, identity, user)).collect();
+    pub(in crate::collector::tables) fn forget_unused(&mut self, now: u32, mapped: impl Iterator<Item = Identity>) {
+        let mapped = self.files.keys_among(mapped);
         let uses = self.kernel.uses();
         let is_over = |since: u32, patience: u32| now.saturating_sub(since) >= patience;
         let (mut unused, mut gone) = (Vec::new(), Vec::new());
@@ -44,7 +36,7 @@ impl Inner {
                 unused.push(*number);
                 continue;
             }
-            // If files have the same build id, only one of them is in `mapped`.
+            // If several files of a user have the same build id, only one of them is in `mapped`.
             let newest = object.keys.back().map(|named| named.key);
             object.keys.retain(|named| {
                 let stays = !is_over(named.since, UNUSED) || Some(named.key) == newest || mapped.contains(&named.key);
