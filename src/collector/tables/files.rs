@@ -120,7 +120,7 @@ impl Files {
         }
     }
 
-    /// Returns the keys of all known files that may be one of these, whoever runs them.
+    /// Returns the keys of all known files that may be one of these, of all users.
     pub(super) fn keys_among(&self, identities: impl Iterator<Item = Identity>) -> FxHashSet<ObjectKey> {
         // The default hasher, because build ids are hostile.
         let (mut build_ids, mut inodes) = (HashSet::new(), HashSet::new());
