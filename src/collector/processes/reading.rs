@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use super::interpreter::may_be_interpreter;
 use super::mappings::{FileIndex, Mapping, Mappings};
 use super::proc::MappedList;
 use super::reader::{Answer, Question, Reply, What};
@@ -112,6 +113,14 @@ impl ProcessTable {
         let Some(state) = self.states.get_mut(&tgid) else { return };
         for mapping in std::mem::take(&mut state.since).iter() {
             mappings.insert(*mapping);
+        }
+        let files = &mut self.files;
+        let mut has_interpreter = |mappings: &Mappings| {
+            mappings.iter().any(|mapping| files.get_mut(mapping.file).is_some_and(|file| may_be_interpreter(&file.path)))
+        };
+        // The event that should have reported the interpreter's mapping was lost.
+        if has_interpreter(&mappings) && !has_interpreter(&state.mappings) {
+            state.scripts.look_again();
         }
         state.frames.clear();
         state.mappings = mappings;

@@ -90,9 +90,11 @@ impl ProcessTable {
         }
     }
 
-    /// Notes that the question about an interpreter found no room.
+    /// Notes that the question about an interpreter found no room. A later sample asks again.
     pub(super) fn interpreter_not_asked(&mut self, tgid: u32) {
-        self.states.get_mut(&tgid).into_iter().for_each(|state| state.scripts.is_reading = false);
+        let Some(scripts) = self.states.get_mut(&tgid).map(|state| &mut state.scripts) else { return };
+        scripts.is_reading = false;
+        scripts.readings = scripts.readings.saturating_sub(1);
     }
 
     /// Applies the answer with the functions that were read.

@@ -657,4 +657,5 @@ fn long_command_lines_are_cut_where_all_are_too_long() {
 }
 
 mod files;
+mod interpreters;
 mod moved;
