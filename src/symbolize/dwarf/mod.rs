@@ -16,6 +16,7 @@ pub(crate) mod units;
 use std::cell::{Cell, OnceCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use addr2line::{Context, FrameIter, LookupContinuation, LookupResult, SplitDwarfLoad};
 use gimli::{AbbreviationsCacheStrategy, DwAt, DwarfPackage, EndianSlice, LittleEndian, UnitType};
@@ -141,6 +142,12 @@ impl Dwarf {
             };
             tell(frames, &mut each).map(drop)
         })
+    }
+
+    /// Drops the units that were not asked for this long. Returns whether there were any.
+    pub(super) fn drop_unused_units(&self, unused: Duration) -> bool {
+        let drop_them = |reader: &UnitReader<'_>| reader.units.as_ref().is_some_and(|units| units.drop_unused(unused));
+        self.memory.measure(|| self.parts.with_dependent(|_, reader| drop_them(reader)))
     }
 
     /// Returns the bytes held, without mapped files.
@@ -393,6 +400,24 @@ mod tests {
             assert_eq!(is_open(), !alone, "{flags:?}");
             assert!(named > 10 && inlined > 0 || flags.contains(&"-gsplit-dwarf"), "{flags:?}: {named} named, {inlined} inlined");
         }
+    }
+
+    #[test]
+    fn units_that_nobody_asks_for_are_dropped_and_come_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let image = build(directory.path(), &["-g"]);
+        let dwarf = Dwarf::open(&image, None, Places::default()).unwrap().unwrap();
+        let before = dwarf.memory();
+        let code = image.sections_named(|name| name == ".text").unwrap().remove(0);
+        let ask = || -> Vec<Told> { code.file.clone().map(|address| one_by_one(&dwarf, address)).collect() };
+        let told = ask();
+        let with_units = dwarf.memory();
+        assert!(with_units > before + 1000, "{before}, then {with_units}");
+        assert!(!dwarf.drop_unused_units(Duration::from_secs(30)));
+        assert_eq!(dwarf.memory(), with_units);
+        assert!(dwarf.drop_unused_units(Duration::ZERO));
+        assert_eq!(dwarf.memory(), before);
+        assert_eq!((ask(), dwarf.memory()), (told, with_units));
     }
 
     #[test]

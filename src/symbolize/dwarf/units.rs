@@ -1,4 +1,5 @@
-//! Opens units of debug information one by one, each at the first lookup of one of its addresses.
+//! Opens units of debug information one by one, each at the first lookup of one of its addresses. A unit without lookups is dropped after a
+//! while.
 //!
 //! A context of addr2line begins by reading every unit. In libc these are 2,000 units with 20 MB of abbreviations, while lookups need ten.
 //! The compiler may have listed the addresses of each unit (`.debug_aranges`). With such a list only the needed units are opened. Each gets
@@ -13,6 +14,7 @@
 //! and also if the list is incomplete.
 
 use std::cell::RefCell;
+use std::time::{Duration, Instant};
 
 use addr2line::Context;
 use gimli::{ArangeHeader, DebugInfoOffset, EndianSlice, Format, LittleEndian, SectionId, UnitSectionOffset, UnitType};
@@ -46,9 +48,8 @@ struct UnitRange {
 }
 
 /// A unit that was looked up.
-#[allow(clippy::large_enum_variant)]
 enum Unit<'a> {
-    Alone(Context<Slice<'a>>),
+    Alone(Box<Context<Slice<'a>>>),
     /// It refers to other units.
     NotAlone,
     /// It is skipped, as addr2line skips units that it cannot read.
@@ -60,9 +61,8 @@ pub(crate) struct Units<'a> {
     sections: &'a Sections,
     dwarf: gimli::Dwarf<Slice<'a>>,
     ranges: Box<[UnitRange]>,
-    opened: boxcar::Vec<Unit<'a>>,
-    /// Offset of a unit → its index in `opened`.
-    places: RefCell<FxHashMap<usize, usize>>,
+    /// The opened units and the times of their last questions, by the offsets of the units.
+    opened: RefCell<FxHashMap<usize, (Unit<'a>, Instant)>>,
 }
 
 impl<'a> Units<'a> {
@@ -78,8 +78,7 @@ impl<'a> Units<'a> {
             least_begin = least_begin.min(range.begin);
             range.least_begin = least_begin;
         }
-        let (opened, places) = (boxcar::Vec::new(), RefCell::default());
-        Ok(Some(Units { sections, dwarf, ranges: ranges.into(), opened, places }))
+        Ok(Some(Units { sections, dwarf, ranges: ranges.into(), opened: RefCell::default() }))
     }
 
     /// Calls `ask` for the units that may have an address, until one knows it. `Ok(false)` means that all units must be read at once.
@@ -98,14 +97,17 @@ impl<'a> Units<'a> {
                 continue;
             }
             asked.push(range.unit);
-            match new.measure(|| self.unit(range.unit)) {
-                Unit::Unreadable => {}
-                Unit::NotAlone => return Ok(false),
-                Unit::Alone(unit) => match new.measure(|| ask(unit))? {
-                    Asked::Known => return Ok(true),
-                    Asked::Unknown => {}
-                    Asked::Elsewhere => return Ok(false),
-                },
+            let unit = new.measure(|| self.take(range.unit));
+            let asked_unit = match &unit {
+                Unit::Unreadable => Ok(Asked::Unknown),
+                Unit::NotAlone => Ok(Asked::Elsewhere),
+                Unit::Alone(unit) => new.measure(|| ask(unit)),
+            };
+            self.opened.borrow_mut().insert(range.unit, (unit, Instant::now()));
+            match asked_unit? {
+                Asked::Known => return Ok(true),
+                Asked::Unknown => {}
+                Asked::Elsewhere => return Ok(false),
             }
             if asked.len() == MAX_AT || new.bytes() > MAX_NEW {
                 break;
@@ -114,14 +116,19 @@ impl<'a> Units<'a> {
         Ok(true)
     }
 
-    fn unit(&self, begin: usize) -> &Unit<'a> {
-        let known = self.places.borrow().get(&begin).copied();
-        let place = known.unwrap_or_else(|| {
-            let place = self.opened.push(self.open(begin).unwrap_or(Unit::Unreadable));
-            self.places.borrow_mut().insert(begin, place);
-            place
-        });
-        self.opened.get(place).unwrap_or(&Unit::Unreadable)
+    /// Drops the units that were not asked for this long. Returns whether there were any.
+    pub(super) fn drop_unused(&self, unused: Duration) -> bool {
+        let mut opened = self.opened.borrow_mut();
+        let before = opened.len();
+        opened.retain(|_, (_, asked)| asked.elapsed() < unused);
+        opened.shrink_to_fit();
+        opened.len() < before
+    }
+
+    /// Takes a unit out of the opened ones, or opens it.
+    fn take(&self, begin: usize) -> Unit<'a> {
+        let opened = self.opened.borrow_mut().remove(&begin);
+        opened.map_or_else(|| self.open(begin).unwrap_or(Unit::Unreadable), |(unit, _)| unit)
     }
 
     fn open(&self, begin: usize) -> Result<Unit<'a>, Reason> {
@@ -150,7 +157,7 @@ impl<'a> Units<'a> {
         if unit.dwo_id.is_some() {
             return Ok(Unit::NotAlone);
         }
-        Ok(Unit::Alone(Context::from_dwarf(dwarf).map_err(damaged)?))
+        Ok(Unit::Alone(Box::new(Context::from_dwarf(dwarf).map_err(damaged)?)))
     }
 }
 

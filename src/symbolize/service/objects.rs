@@ -373,6 +373,16 @@ impl Objects {
         }
     }
 
+    fn drop_unused_units(&self, state: &mut EntryState) {
+        let Debug::Open(dwarf, held) = &mut state.dwarf else { return };
+        if dwarf.drop_unused_units(UNUSED) {
+            self.tables.fetch_sub(*held, Ordering::Relaxed);
+            *held = dwarf.memory();
+            self.tables.fetch_add(*held, Ordering::Relaxed);
+            self.freed.store(true, Ordering::Relaxed);
+        }
+    }
+
     fn drop_index(&self, state: &mut EntryState) {
         self.drop_dwarf(state);
         if let Some(index) = state.index.take() {
@@ -437,16 +447,16 @@ impl Objects {
         self.shrink_to(self.max_tables(), MAX_FILES, false);
     }
 
-    /// Drops the tables of objects without questions for some time. Releases memory if any were dropped since the last time.
+    /// Drops the tables of objects without questions for some time, and units of debug information without questions. Releases memory if
+    /// any were dropped since the last time.
     pub(crate) fn let_go_unused(&self) {
-        let is_unused = |state: &EntryState| {
-            let held = Objects::held(state);
-            let unused = if held <= SMALL { UNUSED_SMALL } else { UNUSED };
-            held > 0 && state.asked.is_some_and(|asked| asked.elapsed() >= unused)
-        };
-        for entry in self.holders(is_unused) {
-            if let Some(mut state) = entry.state.try_lock().ok().filter(|state| is_unused(state)) {
+        for entry in self.holders(|_| true) {
+            let Ok(mut state) = entry.state.try_lock() else { continue };
+            let unused = if Objects::held(&state) <= SMALL { UNUSED_SMALL } else { UNUSED };
+            if state.asked.is_some_and(|asked| asked.elapsed() >= unused) {
                 self.drop_index(&mut state);
+            } else {
+                self.drop_unused_units(&mut state);
             }
         }
         if self.freed.swap(false, Ordering::Relaxed) {
