@@ -93,13 +93,13 @@ pub fn release_memory() {
     }
 }
 
-/// Bytes that were freed and that the allocator keeps, resident or not.
-pub fn kept() -> usize {
+/// Returns the bytes of the heap that are in use, with what the allocator adds to each piece. `None` if the C library does not tell.
+pub fn in_use() -> Option<usize> {
     #[cfg(target_env = "gnu")]
     // SAFETY: it may be called at any time, from any thread: mallinfo(3). mallinfo2 would need glibc 2.33. The number wraps at 4 GiB.
-    return unsafe { libc::mallinfo() }.fordblks.cast_unsigned() as usize;
+    return Some(unsafe { libc::mallinfo() }.uordblks.cast_unsigned() as usize);
     #[cfg(not(target_env = "gnu"))]
-    0
+    None
 }
 
 /// Has the allocator keep little of what is freed, in the whole process: 4 MiB, in one arena. By itself it keeps up to twice the

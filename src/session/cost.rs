@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::allocator;
+
 /// flametop's own cost.
 pub(super) struct Cost {
     cpu: Duration,
@@ -36,4 +38,34 @@ pub(super) fn own_memory() -> (usize, usize) {
     let mut numbers = text.split_whitespace().map(|pages| pages.parse().unwrap_or(0) * rustix::param::page_size());
     let (resident, mapped) = (numbers.nth(1), numbers.next());
     (resident.unwrap_or(0), mapped.unwrap_or(0))
+}
+
+/// Returns the bytes that were freed and are still resident: of the heap, what is resident and not in use. `None` if that is not known.
+/// Takes a millisecond.
+pub(super) fn own_freed() -> Option<usize> {
+    Some(resident_heap(&std::fs::read_to_string("/proc/self/smaps").ok()?)?.saturating_sub(allocator::in_use()?))
+}
+
+/// Returns the resident bytes of the heap in the text of `/proc/PID/smaps`.
+fn resident_heap(smaps: &str) -> Option<usize> {
+    let mut lines = smaps.lines().skip_while(|line| line.split_whitespace().nth(5) != Some("[heap]"));
+    let kilobytes = lines.find_map(|line| line.strip_prefix("Rss:"))?;
+    kilobytes.trim().strip_suffix(" kB")?.parse::<usize>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_heap_is_found_among_mappings() {
+        let mapping = |path: &str, kilobytes: u32| {
+            format!("7f00-7f10 rw-p 00000000 00:00 0    {path}\nSize: 999 kB\nRss:      {kilobytes} kB\nPss: 1 kB\n")
+        };
+        let smaps = [mapping("/tmp/a [heap]", 1), mapping("", 2), mapping("[heap]", 300), mapping("[stack]", 4)].concat();
+        assert_eq!(resident_heap(&smaps), Some(300 << 10));
+        assert_eq!(resident_heap(&mapping("[stack]", 4)), None);
+        #[cfg(target_env = "gnu")]
+        assert!(own_freed().is_some());
+    }
 }

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, watch};
 
-use crate::allocator;
+use crate::allocator::keep_little_memory;
 use crate::cli;
 use crate::collector::{CgroupPaths, Cgroups, features};
 use crate::formats::save::{SaveError, create};
@@ -25,7 +25,7 @@ use crate::profile::{Query, Request, Target, Tgid, UserId};
 use crate::ui::{self, App, Event, Message, Span, Status};
 
 use super::child::{Child, Ending, Output, Terms, read_lines};
-use super::cost::{Cost, own_memory};
+use super::cost::{Cost, own_freed, own_memory};
 use super::options::duties;
 use super::runtime::runtime;
 use super::sampling::{END_WITHIN, Ended, LIVE_WINDOW, Sampling, Watcher};
@@ -48,6 +48,8 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     let theme = theme(&options.looks, &settings);
     privileges::keep(duties(&options.sampling, &options.program, true));
     let local_offset = local_offset();
+    // Set before other threads start, because a thread keeps the arena that it began with.
+    keep_little_memory();
     let runtime = runtime()?;
     let shared = Shared::live(limits(&options.sampling, Some(LIVE_WINDOW)), &runtime);
     let mut child = start_child(&options)?;
@@ -179,8 +181,8 @@ async fn watch_status(
         }
         let own_cpu = cost.measure();
         let (own_memory, own_mapped) = own_memory();
-        // Looking at all freed pieces takes a millisecond, so it is done only while the memory figures are on screen.
-        let own_freed = requests.borrow().memory.then(allocator::kept);
+        // It takes a millisecond, so it is done only while the memory figures are on screen.
+        let own_freed = if requests.borrow().memory { own_freed() } else { None };
         let elapsed = if ended.is_some() { stood.unwrap_or_default() } else { sampling.since.elapsed().as_secs() };
         stood = Some(elapsed);
         status.send_replace(Status {

@@ -1,5 +1,6 @@
 //! Recording without a screen: samples for a while, then one file.
 
+use crate::allocator::keep_little_memory;
 use crate::formats::save::Overwrite;
 use crate::formats::{Format, Part, writer};
 use crate::session::clock::{below_title, now, picture_name};
@@ -76,6 +77,8 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     };
     let user = options.user.as_deref().map(User::find).transpose()?;
     privileges::keep(duties(&options.sampling, &options.program, false));
+    // Set before other threads start, because a thread keeps the arena that it began with.
+    keep_little_memory();
     let runtime = runtime()?;
     let mut signals = runtime.block_on(async { Signals::watch(output.display().to_string()) })?;
     let shared = Shared::live(limits(&options.sampling, None), &runtime);

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 
-use crate::allocator::keep_little_memory;
 use crate::cli;
 use crate::collector::{Backtrace, Batch, Collector, CollectorOptions, EventRequest, Targets};
 use crate::locks;
@@ -158,8 +157,6 @@ impl Sampling {
             memory: options.memory,
             ..Default::default()
         };
-        // Set before the threads start: a program that runs for hours beside others should be small.
-        keep_little_memory();
         let stop = Arc::new(OnceLock::new());
         let ended = Arc::new(Mutex::new(None));
         let until = Arc::new(OnceLock::new());

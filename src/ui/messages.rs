@@ -69,7 +69,7 @@ pub struct Status {
     pub own_memory: usize,
     /// The part of `own_memory` that is mapped: files and buffers of the kernel.
     pub own_mapped: usize,
-    /// Bytes that were freed but kept by the allocator, resident or not. Known while the health view is on screen.
+    /// Resident bytes that were freed and are kept for reuse. Known while the health view is on screen.
     pub own_freed: Option<usize>,
     /// Samples of flametop itself that were left out for the clock. For events, see [`EventStatus::own`].
     pub own_left_out: u64,

@@ -123,7 +123,7 @@ pub(crate) const fn hashed<T>() -> usize {
     2 * (size_of::<T>() + 1)
 }
 
-/// Bytes of an entry of a `boxcar::Vec`: the value and a flag. (Its buckets double, but pages that were never written take no memory.)
+/// Bytes of an entry of a [`List`](super::list::List) or a `boxcar::Vec`: the value and a flag.
 pub(crate) const fn listed<T>() -> usize {
     size_of::<T>() + align_of::<T>()
 }

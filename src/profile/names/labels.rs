@@ -1,12 +1,15 @@
 //! Labels: the name of a frame and its kind of code, safe to print. Trees merge frames by label.
 
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use dashmap::{DashMap, Entry};
+use dashmap::{DashMap, DashSet, Entry};
 use rustc_hash::FxBuildHasher;
 
 use super::budget::{Budget, hashed, listed, shared};
+use super::list::List;
 use super::text::sanitize;
 use crate::profile::ids::{FirstId, LabelId, UserId};
 
@@ -118,14 +121,17 @@ impl Label {
     }
 }
 
-type LabelKey = (Arc<str>, Arc<str>, FrameKind);
-
 /// The table of all labels. It only grows, until another table follows ([`Renewals`](crate::profile::Renewals)). Reading takes no lock.
 #[derive(Default)]
 pub struct LabelTable {
     first: FirstId,
-    labels: boxcar::Vec<Label>,
-    ids: DashMap<LabelKey, LabelId, FxBuildHasher>,
+    labels: List<Label, 512>,
+    /// The labels with names, by the hash of their words. If another label has the same hash, the next number that is free is the key.
+    ids: DashMap<u64, LabelId, FxBuildHasher>,
+    /// The keys are not predictable, because processes choose the words.
+    hashes: RandomState,
+    /// The short names of objects. The labels of an object share one.
+    objects: DashSet<Arc<str>, FxBuildHasher>,
     budget: Arc<Budget>,
 }
 
@@ -137,7 +143,7 @@ impl LabelTable {
 
     /// Returns an empty table with ids that come after those of this one.
     pub(crate) fn successor(&self, budget: Arc<Budget>) -> LabelTable {
-        LabelTable { first: self.first.after(self.labels.count()), ..LabelTable::new(budget) }
+        LabelTable { first: self.first.after(self.labels.len()), ..LabelTable::new(budget) }
     }
 
     /// Copies a label of another table: returns the label with the same words, made if it is new. For a provisional label, makes a new
@@ -145,14 +151,21 @@ impl LabelTable {
     pub(crate) fn adopt(&self, label: &Label) -> LabelId {
         let Label { name, object, kind, user, provisional, .. } = label;
         if *provisional {
-            return self.push(*user, Arc::clone(name), Arc::clone(object), *kind, true);
+            return self.push(*user, Arc::clone(name), object, *kind, true);
         }
-        self.find_or_push((*user, true), (Arc::clone(name), Arc::clone(object), *kind)).unwrap_or_default()
+        self.find_or_push((*user, true), Arc::clone(name), object, *kind).unwrap_or_default()
     }
 
     /// Returns the label with the same words, if there is one.
     pub fn find(&self, label: &Label) -> Option<LabelId> {
-        self.ids.get(&(Arc::clone(&label.name), Arc::clone(&label.object), label.kind)).map(|id| *id)
+        let mut hash = self.hashes.hash_one((&*label.name, &*label.object, label.kind));
+        loop {
+            let id = *self.ids.get(&hash)?;
+            if self.has_words(id, (&label.name, &label.object, label.kind)) {
+                return Some(id);
+            }
+            hash = hash.wrapping_add(1);
+        }
     }
 
     /// Returns the index of a label in this table, for arrays; `None` for a label of an older table.
@@ -168,11 +181,12 @@ impl LabelTable {
     /// Makes a provisional label, which is used until the name is found. Each call makes a new one, so its replacement is the name of one
     /// frame only.
     pub(crate) fn stand_in(&self, user: UserId, name: &str, object: &str, kind: FrameKind) -> LabelId {
-        self.push(user, sanitize(name).into(), sanitize(object).into(), kind, true)
+        self.push(user, sanitize(name).into(), &sanitize(object), kind, true)
     }
 
-    fn push(&self, user: UserId, name: Arc<str>, object: Arc<str>, kind: FrameKind, provisional: bool) -> LabelId {
-        self.budget.take(user, listed::<Label>() + shared(&name) + shared(&object));
+    fn push(&self, user: UserId, name: Arc<str>, object: &str, kind: FrameKind, provisional: bool) -> LabelId {
+        self.budget.take(user, listed::<Label>() + shared(&name));
+        let object = self.object(user, object);
         let label = Label { name, object, kind, provisional, replaced_by: AtomicU32::new(0), user };
         self.id(self.labels.push(label))
     }
@@ -197,20 +211,45 @@ impl LabelTable {
     }
 
     fn find_or_make(&self, (user, make): (UserId, bool), name: &str, object: &str, kind: FrameKind) -> Option<LabelId> {
-        self.find_or_push((user, make), (sanitize(name).into(), sanitize(object).into(), kind))
+        self.find_or_push((user, make), sanitize(name), &sanitize(object), kind)
     }
 
-    fn find_or_push(&self, (user, make): (UserId, bool), key: LabelKey) -> Option<LabelId> {
-        match self.ids.entry(key) {
-            Entry::Occupied(entry) => Some(*entry.get()),
-            Entry::Vacant(entry) => make.then(|| {
-                let (name, object, kind) = entry.key().clone();
-                self.budget.take(user, hashed::<(LabelKey, LabelId)>());
-                let id = self.push(user, name, object, kind, false);
-                entry.insert(id);
-                id
-            }),
+    fn find_or_push(
+        &self,
+        (user, make): (UserId, bool),
+        name: impl Deref<Target = str> + Into<Arc<str>>,
+        object: &str,
+        kind: FrameKind,
+    ) -> Option<LabelId> {
+        let mut hash = self.hashes.hash_one((&*name, object, kind));
+        loop {
+            match self.ids.entry(hash) {
+                Entry::Occupied(entry) if self.has_words(*entry.get(), (&name, object, kind)) => return Some(*entry.get()),
+                Entry::Occupied(_) => hash = hash.wrapping_add(1),
+                Entry::Vacant(entry) => {
+                    return make.then(|| {
+                        self.budget.take(user, hashed::<(u64, LabelId)>());
+                        *entry.insert(self.push(user, name.into(), object, kind, false))
+                    });
+                }
+            }
         }
+    }
+
+    /// Whether a label has this name, object and kind.
+    fn has_words(&self, id: LabelId, words: (&str, &str, FrameKind)) -> bool {
+        self.get(id).is_some_and(|label| (&*label.name, &*label.object, label.kind) == words)
+    }
+
+    /// Returns the shared short name of an object.
+    fn object(&self, user: UserId, object: &str) -> Arc<str> {
+        if let Some(known) = self.objects.get(object) {
+            return Arc::clone(&known);
+        }
+        let new: Arc<str> = object.into();
+        self.budget.take(user, hashed::<Arc<str>>() + shared(&new));
+        self.objects.insert(Arc::clone(&new));
+        new
     }
 
     /// Returns the label, or `None` for an id of another table.
@@ -240,7 +279,7 @@ impl LabelTable {
 
     /// Returns the number of labels.
     pub fn len(&self) -> usize {
-        self.labels.count()
+        self.labels.len()
     }
 
     /// Whether there is none.
@@ -260,5 +299,23 @@ mod tests {
         assert_eq!(labels.intern("evil\x1b[31m\nname", "lib.so", FrameKind::User), a);
         assert_eq!(labels.name(a), "evil·[31m·name");
         assert_ne!(labels.intern("evil·[31m·name", "lib.so", FrameKind::Kernel), a);
+    }
+
+    #[test]
+    fn labels_whose_hashes_are_equal_or_neighbours_are_told_apart() {
+        let labels = LabelTable::default();
+        let a = labels.intern("a", "lib.so", FrameKind::User);
+        // As if three labels had got the places of "b" and its successors.
+        let hash = labels.hashes.hash_one(("b", "lib.so", FrameKind::User));
+        for next in 0..3 {
+            labels.ids.insert(hash.wrapping_add(next), a);
+        }
+        let b = labels.intern("b", "lib.so", FrameKind::User);
+        assert_ne!(a, b);
+        assert_eq!(labels.intern("b", "lib.so", FrameKind::User), b);
+        assert_eq!(labels.find(labels.get(b).unwrap()), Some(b));
+        assert_eq!((labels.len(), *labels.ids.get(&hash.wrapping_add(3)).unwrap()), (2, b));
+        let [a, b] = [a, b].map(|label| &labels.get(label).unwrap().object);
+        assert!(Arc::ptr_eq(a, b), "one short name for both");
     }
 }

@@ -6,6 +6,7 @@ use dashmap::{DashMap, Entry, VacantEntry};
 use rustc_hash::FxBuildHasher;
 
 use super::budget::{Budget, hashed, listed, shared};
+use super::list::List;
 use crate::profile::ids::{BuildId, FileNamespace, ObjectId, UserId};
 
 /// The kind of image that an object is. It decides how the object's addresses are named.
@@ -59,14 +60,14 @@ impl Object {
 
 /// The table of all objects. It only grows, until another table follows ([`Renewals`](crate::profile::Renewals)). Reading takes no lock.
 pub struct ObjectTable {
-    objects: boxcar::Vec<Object>,
+    objects: List<Object, 128>,
     ids: DashMap<Object, ObjectId, FxBuildHasher>,
     budget: Arc<Budget>,
 }
 
 /// Bytes charged for an object besides its entries. They pay for the symbolizer's record of each object ever seen: its errors, and how many
 /// of its frames were named. Open files and symbol tables have separate bounds.
-const OF_AN_OBJECT: usize = 512;
+pub(super) const OF_AN_OBJECT: usize = 512;
 
 impl ObjectId {
     /// Frames that are names only.
@@ -91,7 +92,7 @@ impl Default for ObjectTable {
 
 impl ObjectTable {
     pub(crate) fn new(budget: Arc<Budget>) -> ObjectTable {
-        let table = ObjectTable { objects: boxcar::Vec::new(), ids: DashMap::default(), budget };
+        let table = ObjectTable { objects: List::default(), ids: DashMap::default(), budget };
         let fixed = [
             (ObjectKind::Named, ""),
             (ObjectKind::Kernel, "kernel"),
@@ -129,7 +130,7 @@ impl ObjectTable {
             Entry::Occupied(entry) => *entry.get(),
             // The fixed objects are accepted first, whatever the limit.
             Entry::Vacant(entry)
-                if self.budget.is_overfull(entry.key().user) && self.objects.count() > ObjectId::MORE.0 as usize =>
+                if self.budget.is_overfull(entry.key().user) && self.objects.len() > ObjectId::MORE.0 as usize =>
             {
                 self.budget.refuse(entry.key().user);
                 ObjectId::MORE
@@ -145,7 +146,7 @@ impl ObjectTable {
 
     /// Returns the number of objects, including the six fixed ones.
     pub fn len(&self) -> usize {
-        self.objects.count()
+        self.objects.len()
     }
 
     /// Always false: the six fixed objects are always there.

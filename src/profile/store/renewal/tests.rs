@@ -79,15 +79,17 @@ impl World {
     }
 }
 
-/// Fills names with those of a program of a user, one sample each.
+/// Fills names with those of a program of a user. Each 20th has a sample, but only within the two chunks that [`World::pass`] drops. Later
+/// samples have one common name.
 fn churn(world: &mut World, user: u32) {
     let object = world.object(&format!("/tmp/{user}"), user);
+    let (common, _) = world.at(object, 0);
     for address in 0..60_000 {
         let (frame, _) = world.at(object, address);
         let label = world.names.labels.intern_for(UserId(user), &format!("f{address}_of_{user}"), "x", FrameKind::User);
         world.names.name_frame(frame, &[label]);
         if address % 20 == 0 {
-            world.sample("churn", &[frame]);
+            world.sample("churn", &[if address < 40_000 { frame } else { common }]);
         }
     }
 }
