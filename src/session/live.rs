@@ -68,7 +68,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     let target = if options.program.is_empty() { target } else { Target::default() };
     let source = event_targets::first(&options.sampling.events);
     let query = Query { target, source, folding: folding(&options.sampling), ..Query::default() };
-    let mut app = App::new(Arc::clone(&shared.names), theme, query, save_offer());
+    let mut app = App::new(shared.names(), theme, query, save_offer());
     app.scene.keys = settings.keys;
     // The screen starts with a command's whole life, or with a machine's last minute.
     if !has_command {

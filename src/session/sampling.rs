@@ -168,7 +168,7 @@ impl Sampling {
             let (shared, stop, ended, until) = (shared.clone(), Arc::clone(&stop), Arc::clone(&ended), Arc::clone(&until));
             let telling = Arc::clone(&told);
             let body = move || {
-                let begun = Collector::start(collector_options, Arc::clone(&shared.names), Arc::clone(&shared.processes));
+                let begun = Collector::start(collector_options, shared.names(), Arc::clone(&shared.processes));
                 let collector = match begun {
                     Ok(collector) => collector,
                     Err(error) => {

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "live")]
 use crate::collector::RunningKernel;
+use crate::locks;
 use crate::profile::Capabilities;
 use crate::profile::Engine;
 use crate::profile::Limits;
@@ -15,7 +16,8 @@ use std::sync::RwLock;
 /// The tables that all rooms share in one run.
 #[derive(Clone)]
 pub(super) struct Shared {
-    pub(super) names: Arc<Names>,
+    /// The names of a file. Those of a running session are in the profile, because they are renewed: nothing else may keep old ones.
+    names_of_file: Option<Arc<Names>>,
     pub(super) processes: Arc<Processes>,
     pub(super) profile: Arc<RwLock<Profile>>,
     pub(super) symbolizer: Symbolizer,
@@ -27,7 +29,7 @@ impl Shared {
     pub(super) fn live(limits: Limits, runtime: &tokio::runtime::Handle) -> Shared {
         let names = Arc::new(Names::bounded(limits.names()));
         let profile = Profile::beside(&names, limits);
-        Shared::of(names, profile, limits, runtime)
+        Shared { names_of_file: None, ..Shared::of(names, profile, limits, runtime) }
     }
 
     /// Empty tables without limits, for a file.
@@ -41,11 +43,17 @@ impl Shared {
         #[cfg(feature = "live")]
         symbolizer.ask_kernel_by(Box::<RunningKernel>::default());
         symbolizer.limit_tables(limits.tables());
-        Shared { names, processes: Arc::default(), profile, symbolizer }
+        Shared { names_of_file: Some(names), processes: Arc::default(), profile, symbolizer }
+    }
+
+    /// Returns the name tables that are used now.
+    pub(super) fn names(&self) -> Arc<Names> {
+        let current = || locks::read(&self.profile).names().map(Arc::clone);
+        self.names_of_file.clone().or_else(current).unwrap_or_default()
     }
 
     /// Makes an engine that answers requests about these tables.
     pub(super) fn engine(&self) -> Engine {
-        Engine::new(Arc::clone(&self.names), Arc::clone(&self.processes), Arc::clone(&self.profile))
+        Engine::new(self.names(), Arc::clone(&self.processes), Arc::clone(&self.profile))
     }
 }

@@ -29,9 +29,9 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     let shared = Shared::of_file(&runtime);
     let baseline = Arc::new(RwLock::new(Profile::fixed(Capabilities::STACKS)));
     // A saved difference contains its own baseline.
-    let report = read(&options.file, &shared.names, &shared.profile, options.baseline.is_none().then_some(&*baseline))?;
+    let report = read(&options.file, &shared.names(), &shared.profile, options.baseline.is_none().then_some(&*baseline))?;
     if let Some(file) = &options.baseline {
-        read(file, &shared.names, &baseline, None)?;
+        read(file, &shared.names(), &baseline, None)?;
     }
     let is_compared = options.baseline.is_some() || report.is_difference;
     let engine = if is_compared { shared.engine().with_baseline(baseline) } else { shared.engine() };
@@ -41,7 +41,7 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
         options.file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     };
     let query = Query { grouping: Grouping::None, ..Query::default() };
-    let mut app = App::new(Arc::clone(&shared.names), theme(&options.looks, &settings), query, save_offer());
+    let mut app = App::new(shared.names(), theme(&options.looks, &settings), query, save_offer());
     app.scene.keys = settings.keys;
     app.scene.message = remark(&report);
     if is_compared {
