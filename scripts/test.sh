@@ -22,6 +22,7 @@ mode=${1:-}
 
 # The tests of the collector load BPF programs. Cargo starts test programs through a "runner". The runner uses sudo, so
 # cargo itself runs as the user, and its files belong to the user.
+as_root=
 if [ "$mode" != --check ] && [ "$(id -u)" != 0 ]; then
     if ! command -v sudo >/dev/null 2>&1; then
         echo "flametop: the tests load BPF programs and need root: run make test as root" >&2
@@ -32,7 +33,8 @@ if [ "$mode" != --check ] && [ "$(id -u)" != 0 ]; then
     home=${CARGO_TARGET_DIR:-$PWD/target}/tmp/home
     mkdir -p "$home"
     rust="RUSTUP_HOME=${RUSTUP_HOME:-$HOME/.rustup} CARGO_HOME=${CARGO_HOME:-$HOME/.cargo}"
-    runner="sudo env PATH=$PATH:/usr/sbin:/sbin HOME=$home $rust CI=${CI:-}"
+    as_root="sudo env PATH=$PATH:/usr/sbin:/sbin"
+    runner="$as_root HOME=$home $rust CI=${CI:-}"
     triple=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
     export "CARGO_TARGET_${triple}_RUNNER=$runner"
 fi
@@ -52,9 +54,16 @@ test_all() {
     # Slow tests run one at a time: they measure, and would disturb each other.
     # Other kernels are tested by a separate command: make test-vm.
     step "slow tests" run_tests -- --ignored --test-threads=1 --skip kernels_of_both_architectures
+    step "memory stays flat" soak
     # Earlier findings are covered by tests. A new finding deserves a look, no matter in whose run it appears.
     step "fuzzing" scripts/fuzz.sh 30
     step "AddressSanitizer" scripts/asan.sh
+}
+
+# The ten-minute form of `make soak`.
+soak() {
+    cargo build --release --locked || return 1
+    $as_root scripts/soak 10 "${CARGO_TARGET_DIR:-target}/release/flametop"
 }
 
 # tests/dependencies.rs also checks licences and sources, from cargo's own output. Building cargo-deny takes minutes, so it runs only where

@@ -3,6 +3,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicIsize, Ordering};
 
 /// The allocator of the process: that of the C library, with a count for each thread. An allocation takes a nanosecond more.
 struct Counting;
@@ -10,9 +11,35 @@ struct Counting;
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-thread_local! {
+/// Bytes in use by all threads, without those that a thread has not added yet.
+static ALL: AtomicIsize = AtomicIsize::new(0);
+
+/// Bytes that a thread takes or gives back until it adds them to [`ALL`].
+const ADDED_LATER: isize = 16 << 10;
+
+/// The account of a thread.
+struct Account {
     /// Bytes that this thread took, less those that it gave back.
-    static BALANCE: Cell<isize> = const { Cell::new(0) };
+    balance: Cell<isize>,
+    /// The part of it that is in [`ALL`].
+    added: Cell<isize>,
+}
+
+impl Account {
+    fn add_to_all(&self) {
+        let added = self.added.replace(self.balance.get());
+        ALL.fetch_add(self.balance.get().wrapping_sub(added), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.add_to_all();
+    }
+}
+
+thread_local! {
+    static ACCOUNT: Account = const { Account { balance: Cell::new(0), added: Cell::new(0) } };
 }
 
 /// Bytes that a piece of `size` bytes takes: glibc has 8 bytes before each, and rounds up to 16.
@@ -21,8 +48,17 @@ fn taken(size: usize) -> isize {
 }
 
 fn count(bytes: isize) {
-    // The thread may be about to end.
-    let _ = BALANCE.try_with(|balance| balance.set(balance.get().wrapping_add(bytes)));
+    let counted = ACCOUNT.try_with(|account| {
+        let balance = account.balance.get().wrapping_add(bytes);
+        account.balance.set(balance);
+        if balance.wrapping_sub(account.added.get()).abs() > ADDED_LATER {
+            account.add_to_all();
+        }
+    });
+    // The thread is about to end.
+    if counted.is_err() {
+        ALL.fetch_add(bytes, Ordering::Relaxed);
+    }
 }
 
 // SAFETY: each call goes to the system's allocator as it came in.
@@ -75,7 +111,7 @@ impl Meter {
     }
 
     fn run<T>(&self, work: impl FnOnce() -> T, sign: isize) -> T {
-        let balance = || BALANCE.try_with(Cell::get).unwrap_or(0);
+        let balance = || ACCOUNT.try_with(|account| account.balance.get()).unwrap_or(0);
         let before = balance();
         let result = work();
         self.0.set(self.0.get() + sign * balance().wrapping_sub(before));
@@ -93,13 +129,18 @@ pub fn release_memory() {
     }
 }
 
-/// Returns the bytes of the heap that are in use, with what the allocator adds to each piece. `None` if the C library does not tell.
-pub fn in_use() -> Option<usize> {
+/// Returns the bytes in use by all Rust code, with what the allocator adds to each piece. Off by at most [`ADDED_LATER`] for each thread.
+pub fn in_use() -> usize {
+    ALL.load(Ordering::Relaxed).max(0).cast_unsigned()
+}
+
+/// Returns the bytes of large pieces, which are mapped and not in the heap; 0 if the C library does not tell.
+pub fn mapped_pieces() -> usize {
     #[cfg(target_env = "gnu")]
     // SAFETY: it may be called at any time, from any thread: mallinfo(3). mallinfo2 would need glibc 2.33. The number wraps at 4 GiB.
-    return Some(unsafe { libc::mallinfo() }.uordblks.cast_unsigned() as usize);
+    return unsafe { libc::mallinfo() }.hblkhd.cast_unsigned() as usize;
     #[cfg(not(target_env = "gnu"))]
-    None
+    0
 }
 
 /// Has the allocator keep little of what is freed, in the whole process: 4 MiB, in one arena. By itself it keeps up to twice the
@@ -133,6 +174,18 @@ mod tests {
         assert_eq!((kept.len() + others.len(), meter.bytes()), (5000, 1008));
         meter.measure(|| drop(kept));
         assert_eq!(meter.bytes(), 0);
+    }
+
+    #[test]
+    fn what_all_threads_use_is_counted_when_they_end() {
+        const BYTES: usize = 256 << 20;
+        let before = in_use();
+        let took = std::thread::spawn(|| Box::<[u8]>::new_uninit_slice(BYTES)).join().unwrap();
+        // Other tests run meanwhile.
+        let near = |bytes: usize| bytes.abs_diff(before) < BYTES / 4;
+        assert!(near(in_use() - BYTES), "{before}, then {}", in_use());
+        std::thread::spawn(|| drop(took)).join().unwrap();
+        assert!(near(in_use()), "{before}, then {}", in_use());
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::profile::{Query, Request, Target, Tgid, UserId};
 use crate::ui::{self, App, Event, Message, Span, Status};
 
 use super::child::{Child, Ending, Output, Terms, read_lines};
-use super::cost::{Cost, own_freed, own_memory};
+use super::cost::{Cost, own_heap, own_memory};
 use super::options::duties;
 use super::runtime::runtime;
 use super::sampling::{END_WITHIN, Ended, LIVE_WINDOW, Sampling, Watcher};
@@ -182,7 +182,7 @@ async fn watch_status(
         let own_cpu = cost.measure();
         let (own_memory, own_mapped) = own_memory();
         // It takes a millisecond, so it is done only while the memory figures are on screen.
-        let own_freed = if requests.borrow().memory { own_freed() } else { None };
+        let own_heap = if requests.borrow().memory { own_heap() } else { None };
         let elapsed = if ended.is_some() { stood.unwrap_or_default() } else { sampling.since.elapsed().as_secs() };
         stood = Some(elapsed);
         status.send_replace(Status {
@@ -205,7 +205,7 @@ async fn watch_status(
             own_cpu,
             own_memory,
             own_mapped,
-            own_freed,
+            own_heap,
             own_left_out: told.own_left_out,
             problems: problems(&shared),
             notes: told.notes,

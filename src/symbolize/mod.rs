@@ -95,10 +95,13 @@ impl Drop for Work {
     }
 }
 
+/// Approximate bytes of an open file: its segments, its sections, and the places of its debug files.
+const OF_A_FILE: usize = 3000;
+
 /// Memory and files that the symbolizer holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes of the objects' symbol tables and of JIT code maps.
+    /// Bytes of the objects' symbol tables, of JIT code maps, and of what is known about open files.
     pub tables: usize,
     /// Bytes of the kernel's symbols.
     pub kernel: usize,
@@ -212,8 +215,8 @@ impl Symbolizer {
         let work = self.work();
         let (tables, files) = work.service.objects.usage();
         let (maps, map_files) = work.service.jit.usage();
-        let (tables, files) = (tables + maps, files + map_files);
-        Usage { tables, files, kernel: work.service.kernel.memory() }
+        let files = files + map_files;
+        Usage { tables: tables + maps + files * OF_A_FILE, files, kernel: work.service.kernel.memory() }
     }
 
     /// Finds the file and line of a frame in the object's own debug information. Only the newest question is kept. If an older one has not

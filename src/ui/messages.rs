@@ -34,6 +34,15 @@ pub enum EventCommand {
     Detach(EventSource),
 }
 
+/// The memory that the allocator manages, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heap {
+    /// What is resident.
+    pub resident: usize,
+    /// What flametop's code uses. The rest was freed and is kept for reuse, or libraries in C use it.
+    pub in_use: usize,
+}
+
 /// Status of the run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
@@ -69,8 +78,8 @@ pub struct Status {
     pub own_memory: usize,
     /// The part of `own_memory` that is mapped: files and buffers of the kernel.
     pub own_mapped: usize,
-    /// Resident bytes that were freed and are kept for reuse. Known while the health view is on screen.
-    pub own_freed: Option<usize>,
+    /// The memory that the allocator manages. Known while the health view is on screen.
+    pub own_heap: Option<Heap>,
     /// Samples of flametop itself that were left out for the clock. For events, see [`EventStatus::own`].
     pub own_left_out: u64,
     /// Objects without names.

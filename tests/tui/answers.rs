@@ -199,8 +199,7 @@ fn view_5_says_where_memory_is() {
         let part = |what: &str| told.iter().find(|(_, words)| words.contains(what)).map_or(0.0, |(bytes, _)| *bytes);
         let (resident, rest) = (part("resident memory"), part("everything else"));
         let parts: f64 = told.iter().skip(1).map(|(bytes, _)| bytes).sum();
-        // The unexplained remainder is at least the memory of threads and libraries: 2.5 MB of 23.
-        resident > 0.0 && (parts - resident).abs() < resident / 10.0 && rest < (resident / 10.0).max(4e6)
+        resident > 0.0 && (parts - resident).abs() < resident / 10.0 && rest < resident / 10.0
     };
     terminal.wait_for(is_explained, Duration::from_secs(5));
     quit(terminal);

@@ -10,7 +10,7 @@ use super::table::{Happened, ProcessTable};
 use crate::collector::sys::machine;
 use crate::collector::wire::perf_records::Identity;
 use crate::collector::wire::script::ScriptFrame;
-use crate::profile::{FrameId, Tgid, Timestamp, UserId};
+use crate::profile::{FrameId, Process, Tgid, Timestamp, UserId};
 
 /// How long an exited process is kept for late samples, in nanoseconds. Far more than a drain takes.
 pub(super) const KEEP_EXITED: u64 = 3_000_000_000;
@@ -130,13 +130,14 @@ impl ProcessTable {
 
     /// Bytes held about processes. Mappings and interpreters' functions are counted once a second.
     pub(crate) fn memory(&self) -> usize {
-        let of_states = self.states.len() * size_of::<ProcessState>() + self.states.capacity() * 24;
+        let of_states = self.states.len() * (size_of::<ProcessState>() + 16) + self.states.capacity() * 24;
+        let of_shared = self.shared.capacity() * (size_of::<(Tgid, Process)>() + 1);
         let frames = self.states.values().map(|state| state.frames.capacity()).sum::<usize>() + self.kernel_frames.capacity();
         let places =
             self.states.values().map(|state| state.scripts.places.capacity() + state.scripts.serving.capacity()).sum::<usize>();
         let caches = frames * (size_of::<(u64, FrameId)>() + 1) + places * (size_of::<(ScriptFrame, Option<FrameId>)>() + 1);
         let dumped = self.dumped.memory();
-        self.mappings_memory + self.functions_memory + of_states + caches + self.files.memory() + dumped
+        self.mappings_memory + self.functions_memory + of_states + of_shared + caches + self.files.memory() + dumped
     }
 
     fn forget_mappings(&mut self) {

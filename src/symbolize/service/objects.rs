@@ -80,6 +80,18 @@ pub(crate) struct EntryState {
     failed: Option<Reason>,
 }
 
+/// Bytes that are counted until it is dropped, which a panic does as well.
+struct Counted<'a> {
+    tables: &'a AtomicUsize,
+    bytes: usize,
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.tables.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// State of an object's debug information.
 #[derive(Default)]
 enum Debug {
@@ -303,10 +315,11 @@ impl Objects {
                 }
             }
         };
-        self.tables.fetch_sub(held, Ordering::Relaxed);
+        let counted = Counted { tables: &self.tables, bytes: held };
         let answer = ask(state, &dwarf);
         let holds = dwarf.memory();
         self.tables.fetch_add(holds, Ordering::Relaxed);
+        drop(counted);
         state.dwarf = Debug::Open(dwarf, holds);
         self.list(state);
         Ok(Some(answer))

@@ -29,7 +29,7 @@ fn machine() -> Bench {
         own_cpu: 0.4,
         own_memory: 21 << 20,
         own_mapped: 12 << 20,
-        own_freed: Some(1 << 20),
+        own_heap: Some(Heap { resident: 7 << 20, in_use: 6 << 20 }),
         users: Arc::new([(UserId(33), "www-data".into()), (UserId(26), "postgres".into())].into_iter().collect()),
         ..Status::default()
     };

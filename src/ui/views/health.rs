@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use crate::profile::{Held, Request, Snapshot, UserEnd};
-use crate::ui::messages::Problem;
+use crate::ui::messages::{Heap, Problem};
 use crate::ui::scene::Scene;
 use crate::ui::text;
 
@@ -114,11 +114,19 @@ fn memory(scene: &Scene, snapshot: &Snapshot) -> Vec<String> {
         (known, "processes, files with unwind tables, the kernel's symbols"),
         (trees, "call trees of this screen"),
     ];
-    let rest = resident.saturating_sub(mapped + snapshot.held.total());
-    let last = match scene.status.own_freed.map(|freed| freed.min(rest)) {
-        Some(freed) => [(freed, "freed, kept for reuse"), (rest - freed, "everything else")],
+    let anonymous = resident.saturating_sub(mapped);
+    let last = match scene.status.own_heap {
+        Some(Heap { resident, in_use }) => {
+            let resident = resident.min(anonymous);
+            let in_use = in_use.min(resident);
+            [
+                (anonymous - resident, "threads, and data of this program and its libraries"),
+                (resident - in_use, "freed and kept for reuse, and libbpf's memory"),
+                (in_use.saturating_sub(snapshot.held.total()), "everything else"),
+            ]
+        }
         // It has not been measured yet.
-        None => [(0, ""), (rest, "freed, and everything else")],
+        None => [(0, ""), (0, ""), (anonymous.saturating_sub(snapshot.held.total()), "freed, and everything else")],
     };
     let parts = parts.into_iter().chain(last);
     let least = if resident > 0 { 100_000 } else { 1 };
