@@ -129,7 +129,7 @@ pub fn release_memory() {
     }
 }
 
-/// Returns the bytes in use by all Rust code, with what the allocator adds to each piece. Off by at most [`ADDED_LATER`] for each thread.
+/// Returns the bytes in use by all Rust code, with what the allocator adds to each piece. Off by at most 16 KB for each thread.
 pub fn in_use() -> usize {
     ALL.load(Ordering::Relaxed).max(0).cast_unsigned()
 }
