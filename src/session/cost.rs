@@ -57,6 +57,9 @@ fn resident_heap(smaps: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allocator::Meter;
+    use crate::profile::names::objects::OF_AN_OBJECT;
+    use crate::profile::{FileOffset, Frame, FrameKind, Names, Object, ObjectKind};
 
     #[test]
     fn the_heap_is_found_among_mappings() {
@@ -67,5 +70,31 @@ mod tests {
         assert_eq!(resident_heap(&smaps), Some(300 << 10));
         assert_eq!(resident_heap(&mapping("[stack]", 4)), None);
         assert!(own_heap().is_some_and(|heap| heap.in_use > 10_000 && heap.resident > 10_000));
+    }
+
+    #[test]
+    fn the_bytes_that_are_counted_are_those_that_names_take() {
+        for programs in [100, 400, 700, 1000, 1300, 1600, 2000] {
+            let meter = Meter::default();
+            let names = meter.measure(|| {
+                let names = Names::default();
+                for program in 0..programs {
+                    let path = format!("/tmp/programs/p{program}");
+                    let file = Some((program, program));
+                    let object =
+                        names.objects.intern(Object { kind: ObjectKind::Elf, path: path.into(), file, ..Object::default() });
+                    for address in 0..10 {
+                        let offset = FileOffset(address * 100);
+                        let (frame, _) = names.intern_frame(Frame::File { object, offset, is_return: true });
+                        let label = |name: &str| names.labels.intern(name, &format!("p{program}"), FrameKind::User);
+                        let labels = [label(&format!("function_{address}")), label("inlined")];
+                        names.name_frame(frame, labels.get(..1 + usize::from(address == 0)).unwrap());
+                    }
+                }
+                names
+            });
+            let (counted, taken) = (names.memory() - programs as usize * OF_AN_OBJECT, meter.bytes());
+            assert!(counted * 10 > taken * 9 && counted * 9 < taken * 10, "{programs}: {counted} counted of {taken}");
+        }
     }
 }

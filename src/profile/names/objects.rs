@@ -67,7 +67,7 @@ pub struct ObjectTable {
 
 /// Bytes charged for an object besides its entries. They pay for the symbolizer's record of each object ever seen: its errors, and how many
 /// of its frames were named. Open files and symbol tables have separate bounds.
-pub(super) const OF_AN_OBJECT: usize = 512;
+pub(crate) const OF_AN_OBJECT: usize = 512;
 
 impl ObjectId {
     /// Frames that are names only.

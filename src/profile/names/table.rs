@@ -378,7 +378,6 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
-    use super::super::objects::OF_AN_OBJECT;
     use super::*;
     use crate::profile::FileOffset;
 
@@ -488,32 +487,6 @@ mod tests {
         assert_eq!((label_of(frame).as_str(), wanted), ("[more objects]", false));
         let anonymous = Frame::Process { object: ObjectId::ANONYMOUS, address: ProcessAddress(0), is_return: false };
         assert!(names.refused() > 100_000 && label_of(names.intern_frame(anonymous).0) == "[anon]");
-    }
-
-    #[test]
-    fn the_bytes_that_are_counted_are_those_that_names_take() {
-        for programs in [100, 400, 700, 1000, 1300, 1600, 2000] {
-            let meter = crate::allocator::Meter::default();
-            let names = meter.measure(|| {
-                let names = Names::default();
-                for program in 0..programs {
-                    let path = format!("/tmp/programs/p{program}");
-                    let file = Some((program, program));
-                    let object =
-                        names.objects.intern(Object { kind: ObjectKind::Elf, path: path.into(), file, ..Object::default() });
-                    for address in 0..10 {
-                        let offset = FileOffset(address * 100);
-                        let (frame, _) = names.intern_frame(Frame::File { object, offset, is_return: true });
-                        let label = |name: &str| names.labels.intern(name, &format!("p{program}"), FrameKind::User);
-                        let labels = [label(&format!("function_{address}")), label("inlined")];
-                        names.name_frame(frame, labels.get(..1 + usize::from(address == 0)).unwrap());
-                    }
-                }
-                names
-            });
-            let (counted, taken) = (names.memory() - programs as usize * OF_AN_OBJECT, meter.bytes());
-            assert!(counted * 10 > taken * 9 && counted * 9 < taken * 10, "{programs}: {counted} counted of {taken}");
-        }
     }
 
     #[test]
