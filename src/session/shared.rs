@@ -16,7 +16,7 @@ use std::sync::RwLock;
 /// The tables that all rooms share in one run.
 #[derive(Clone)]
 pub(super) struct Shared {
-    /// The names of a file. Those of a running session are in the profile, because they are renewed: nothing else may keep old ones.
+    /// The names of a file. A running session renews its names, so only the profile has them: nothing else may keep old tables.
     names_of_file: Option<Arc<Names>>,
     pub(super) processes: Arc<Processes>,
     pub(super) profile: Arc<RwLock<Profile>>,

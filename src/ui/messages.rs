@@ -39,7 +39,7 @@ pub enum EventCommand {
 pub struct Heap {
     /// What is resident.
     pub resident: usize,
-    /// What flametop's code uses. The rest was freed and is kept for reuse, or libraries in C use it.
+    /// The part that flametop's own code uses. The rest was freed and is kept for reuse, or libraries in C use it.
     pub in_use: usize,
 }
 

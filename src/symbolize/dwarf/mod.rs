@@ -144,7 +144,7 @@ impl Dwarf {
         })
     }
 
-    /// Drops the units that were not asked for this long. Returns whether there were any.
+    /// Drops the units without a question for this long. Returns whether there were any.
     pub(super) fn drop_unused_units(&self, unused: Duration) -> bool {
         let drop_them = |reader: &UnitReader<'_>| reader.units.as_ref().is_some_and(|units| units.drop_unused(unused));
         self.memory.measure(|| self.parts.with_dependent(|_, reader| drop_them(reader)))

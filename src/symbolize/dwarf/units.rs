@@ -116,7 +116,7 @@ impl<'a> Units<'a> {
         Ok(true)
     }
 
-    /// Drops the units that were not asked for this long. Returns whether there were any.
+    /// Drops the units without a question for this long. Returns whether there were any.
     pub(super) fn drop_unused(&self, unused: Duration) -> bool {
         let mut opened = self.opened.borrow_mut();
         let before = opened.len();

@@ -36,6 +36,8 @@ const UNUSED_SMALL: Duration = Duration::from_secs(4);
 const SMALL: usize = 256 << 10;
 /// Most bytes of all such small tables together. Many short programs fill 20 MB in 4 s, and hardly any of these tables is asked again.
 const MAX_SMALL: usize = 4 << 20;
+/// Units of debug information that take fewer bytes are not worth a search for memory that the system can have back.
+const WORTH_RELEASING: usize = 1 << 20;
 /// Small tables are counted each time that all tables have grown by this many bytes.
 const LOOK_EVERY: usize = 1 << 20;
 /// Names remembered per object, so that a function's name is read and demangled once.
@@ -389,10 +391,11 @@ impl Objects {
     fn drop_unused_units(&self, state: &mut EntryState) {
         let Debug::Open(dwarf, held) = &mut state.dwarf else { return };
         if dwarf.drop_unused_units(UNUSED) {
-            self.tables.fetch_sub(*held, Ordering::Relaxed);
-            *held = dwarf.memory();
-            self.tables.fetch_add(*held, Ordering::Relaxed);
-            self.freed.store(true, Ordering::Relaxed);
+            let before = std::mem::replace(held, dwarf.memory());
+            self.tables.fetch_sub(before.saturating_sub(*held), Ordering::Relaxed);
+            if before.saturating_sub(*held) >= WORTH_RELEASING {
+                self.freed.store(true, Ordering::Relaxed);
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! When processes are asked for their interpreters.
+//! Questions about the interpreters of processes.
 
 use super::*;
 use crate::collector::processes::reader::What;
@@ -27,7 +27,7 @@ fn a_mapping_whose_event_was_lost_leads_to_the_interpreter() {
     };
     read(&mut world);
     assert_eq!(questions(&mut world), 1);
-    // Known mappings that are read again lead to no more readings than a process gets.
+    // The same mappings, read again, do not start the readings again.
     let state = world.table.states.get_mut(&NOBODY).unwrap();
     (state.scripts.is_reading, state.scripts.readings) = (false, u32::MAX);
     world.time += 10 * SECOND;
