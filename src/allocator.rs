@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn what_all_threads_use_is_counted_when_they_end() {
-        const BYTES: usize = 256 << 20;
+        const BYTES: usize = 1 << 30;
         let before = in_use();
         let took = std::thread::spawn(|| Box::<[u8]>::new_uninit_slice(BYTES)).join().unwrap();
         // Other tests run meanwhile.
