@@ -1,5 +1,7 @@
 //! flametop's own cost: always on screen, and printed at the end of a recording.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
 use crate::allocator;
@@ -41,17 +43,20 @@ pub(super) fn own_memory() -> (usize, usize) {
     (resident.unwrap_or(0), mapped.unwrap_or(0))
 }
 
-/// Returns the memory that the allocator manages. `None` if that is not known. Takes a millisecond.
+/// Returns the memory that the allocator manages. `None` if that is not known.
+///
+/// The kernel looks at each page of the mappings that are read. The heap is one of the first, so few are read.
 pub(super) fn own_heap() -> Option<Heap> {
-    let resident = resident_heap(&std::fs::read_to_string("/proc/self/smaps").ok()?)?;
+    let resident = resident_heap(BufReader::new(File::open("/proc/self/smaps").ok()?))?;
     Some(Heap { resident: resident + allocator::mapped_pieces(), in_use: allocator::in_use() })
 }
 
-/// Returns the resident bytes of the heap in the text of `/proc/PID/smaps`.
-fn resident_heap(smaps: &str) -> Option<usize> {
-    let mut lines = smaps.lines().skip_while(|line| line.split_whitespace().nth(5) != Some("[heap]"));
-    let kilobytes = lines.find_map(|line| line.strip_prefix("Rss:"))?;
-    kilobytes.trim().strip_suffix(" kB")?.parse::<usize>().ok()?.checked_mul(1024)
+/// Returns the resident bytes of the heap, from `/proc/PID/smaps`.
+fn resident_heap(smaps: impl BufRead) -> Option<usize> {
+    let lines = smaps.lines().map_while(Result::ok);
+    let mut of_heap = lines.skip_while(|line| line.split_whitespace().nth(5) != Some("[heap]"));
+    let resident = of_heap.find(|line| line.starts_with("Rss:"))?;
+    resident.split_whitespace().nth(1)?.parse::<usize>().ok()?.checked_mul(1024)
 }
 
 #[cfg(test)]
@@ -67,8 +72,8 @@ mod tests {
             format!("7f00-7f10 rw-p 00000000 00:00 0    {path}\nSize: 999 kB\nRss:      {kilobytes} kB\nPss: 1 kB\n")
         };
         let smaps = [mapping("/tmp/a [heap]", 1), mapping("", 2), mapping("[heap]", 300), mapping("[stack]", 4)].concat();
-        assert_eq!(resident_heap(&smaps), Some(300 << 10));
-        assert_eq!(resident_heap(&mapping("[stack]", 4)), None);
+        assert_eq!(resident_heap(smaps.as_bytes()), Some(300 << 10));
+        assert_eq!(resident_heap(mapping("[stack]", 4).as_bytes()), None);
         assert!(own_heap().is_some_and(|heap| heap.in_use > 10_000 && heap.resident > 10_000));
     }
 

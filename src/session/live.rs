@@ -181,7 +181,7 @@ async fn watch_status(
         }
         let own_cpu = cost.measure();
         let (own_memory, own_mapped) = own_memory();
-        // It takes a millisecond, so it is done only while the memory figures are on screen.
+        // It takes about a millisecond, so it is done only while the memory figures are on screen.
         let own_heap = if requests.borrow().memory { own_heap() } else { None };
         let elapsed = if ended.is_some() { stood.unwrap_or_default() } else { sampling.since.elapsed().as_secs() };
         stood = Some(elapsed);

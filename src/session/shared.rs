@@ -57,3 +57,27 @@ impl Shared {
         Engine::new(self.names(), Arc::clone(&self.processes), Arc::clone(&self.profile))
     }
 }
+
+#[cfg(all(test, feature = "live"))]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::profile::Renewals;
+    use crate::session::runtime::runtime;
+
+    #[test]
+    fn nothing_keeps_the_first_names_once_others_have_replaced_them() {
+        let runtime = runtime().unwrap();
+        let shared = Shared::live(Limits::NONE, &runtime);
+        let first = Arc::downgrade(&shared.names());
+        let renewed = Renewals::at_once(&shared.profile).unwrap();
+        shared.symbolizer.use_names(&renewed);
+        assert!(Arc::ptr_eq(&shared.names(), &renewed.names));
+        let begun = Instant::now();
+        while first.upgrade().is_some() {
+            assert!(begun.elapsed() < Duration::from_secs(10), "somebody keeps them");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}

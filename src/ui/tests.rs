@@ -557,7 +557,7 @@ fn letters() -> Vec<char> {
 }
 
 impl Bench {
-    /// Does something. If it chooses `quit` in a list of actions, goes on as if it had chosen nothing.
+    /// Does something. A quit that was chosen in a list of actions is forgotten.
     fn may_quit_by_a_list(&mut self, does: impl FnOnce(&mut Bench)) {
         let has_list = matches!(self.app.overlay, Some(overlay::Overlay::Picker(_)));
         does(self);

@@ -548,8 +548,11 @@ mod tests {
     use crate::profile::{FileNamespace, Tgid, UserId};
 
     fn own_executable() -> Object {
+        executable(&std::env::current_exe().unwrap())
+    }
+
+    fn executable(path: &std::path::Path) -> Object {
         use std::os::unix::fs::MetadataExt;
-        let path = std::env::current_exe().unwrap();
         let meta = path.metadata().unwrap();
         Object {
             kind: ObjectKind::Elf,
@@ -605,6 +608,26 @@ mod tests {
         assert!(objects.entry(ObjectId(10)).state().index.is_none());
         read(10);
         assert_eq!(objects.usage(), (tables, files));
+    }
+
+    #[test]
+    fn debug_information_is_counted_while_it_is_asked() {
+        let directory = tempfile::tempdir().unwrap();
+        let (source, program) = (directory.path().join("a.c"), directory.path().join("a"));
+        std::fs::write(&source, "int main(void) { return 0; }").unwrap();
+        let compiled = std::process::Command::new("gcc").arg("-g").arg(&source).arg("-o").arg(&program).status();
+        assert!(compiled.expect("this test needs gcc").success());
+        let objects = Objects::default();
+        let object = executable(&program);
+        let entry = objects.entry(ObjectId(10));
+        let mut state = entry.state();
+        let images = objects.images(&mut state, &object, &[]).unwrap();
+        let mut ask =
+            || objects.with_dwarf(&mut state, &images, |_, dwarf| (objects.usage().0, dwarf.memory())).unwrap().unwrap();
+        assert_eq!(ask().0, 0);
+        let (counted, held) = ask();
+        assert!(held > 0 && counted == held, "{counted} of {held}");
+        assert_eq!(objects.usage().0, held, "and once afterwards");
     }
 
     #[test]
