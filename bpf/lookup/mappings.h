@@ -124,6 +124,13 @@ extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
 #define HAS_LOCK_COUNT bpf_core_field_exists(((struct mm_struct *)0)->mm_lock_seq)
 #define HAS_VMACACHE bpf_core_field_exists(((struct mm_struct *)0)->vmacache_seqnum)
 #define CAN_READ_IN_PLACE bpf_ksym_exists(bpf_rdonly_cast)
+
+/* For tests: loop as on kernels before 6.4, even if the kernel has bpf_for. */
+const volatile __u32 loop_plainly;
+/* Whether loops may use bpf_for (6.4 and later). The verifier checks the body of such a loop two or three times, and that of a plain loop
+ * at each turn. */
+#define CAN_ITERATE (bpf_ksym_exists(bpf_iter_num_new) && !loop_plainly)
+
 /*
  * Returns a pointer that the verifier does not trust, for reading members that are pointers. For each pointer that is loaded from a
  * trusted structure, the verifier checks whether to trust it as well. Each check searches all types of the kernel four times, 0.3 ms.
@@ -211,80 +218,95 @@ static __always_inline __u64 below(__u64 a, __u64 b)
 
 /*
  * Returns the word at an address, or 0 if the address is unmapped. A plain load into a register: no copy, no call. It is read as the
- * first word of a timespec64, which is no pointer to the verifier. 6.17 and later forbid arithmetic on pointers, even on void pointers.
+ * first word of a mapping, which is no pointer to the verifier. 6.17 and later forbid arithmetic on pointers, even on void pointers. (libbpf
+ * takes a millisecond for each type that it must find among those of the kernel, so this uses one that is needed anyway.)
  */
 static __always_inline __u64 word_at(__u64 address)
 {
-	struct timespec64 *word = bpf_rdonly_cast((void *)address, bpf_core_type_id_kernel(struct timespec64));
+	struct vm_area_struct *word = bpf_rdonly_cast((void *)address, bpf_core_type_id_kernel(struct vm_area_struct));
 
-	return word->tv_sec;
+	return word->vm_start;
 }
 
 #define NODE_WORD(at) (in_place ? word_at(node + (at)) : *(__u64 *)((char *)scratch->words + (at)))
 
 /*
- * Follows the tree down to the mapping at `address`. Returns its vm_area_struct, or 0 with the reason in `result`.
+ * Goes one level down in the tree, to the slot of `address`. Returns whether the search ends. Then `next` is the mapping's vm_area_struct, or
+ * 0 with the reason in `result`.
  *
  * In a node, four steps of a binary search find the slot, without jumps that depend on data. `slot` is the number of pivots below the
  * address. Only the first `end` pivots count.
  */
+static __always_inline int go_down_maple_tree(__u64 *next, __u64 address, int in_place, struct vma_scratch *scratch, int *result)
+{
+	__u64 type = *next >> 3 & 15;
+	__u64 node = *next & ~MAPLE_NODE_MASK;
+	__u64 slots, last, end, slot = 0, parent;
+
+	if (type < MAPLE_LEAF_64 || type > MAPLE_ARANGE_64 ||
+	    (!in_place && bpf_probe_read_kernel(scratch->words, sizeof(scratch->words), (void *)node))) {
+		*result = MAPPING_UNREADABLE;
+		*next = 0;
+		return 1;
+	}
+	if (type == MAPLE_ARANGE_64) {
+		slots = 80;
+		end = NODE_WORD(240) & 15;
+	} else {
+		slots = 128;
+		last = NODE_WORD(120);
+		end = last ? 15 : NODE_WORD(248) & 15;
+	}
+#pragma unroll
+	for (__u64 half = 8; half; half /= 2) {
+		__u64 pivot = NODE_WORD((slot + half) * 8);
+
+		slot += half & below(pivot, address) & below(slot + half, end + 1);
+		/* Bounds for the verifier of 6.1: clang turns the sum into an OR, and that verifier does not track its range. */
+		OPAQUE(slot);
+		slot &= 15;
+	}
+	/* In a torn arange_64 node, the slot may not exist. The word is still inside of the node's 256 bytes. */
+	*next = NODE_WORD(slots + slot * 8);
+	/* Read last: if the node is not replaced now, it was not replaced when its words were read. (On arm64 nothing keeps
+	 * the loads in order. The final checks of the mapping do not depend on the order.) */
+	parent = NODE_WORD(0) & ~MAPLE_NODE_MASK;
+	/* The node was replaced. 6.1 marks a node before its successor is reachable. If a tick comes in between on the same
+	 * CPU, no retry helps. So the search continues, and the final checks of the mapping decide. A mapping that is not
+	 * found proves nothing here: the kernel's list of nodes to free overwrites the first two pivots. */
+	if (parent == node)
+		*result = MAPPING_TORN;
+	if (type == MAPLE_LEAF_64) {
+		/* Reserved entries of the tree are small numbers, for example XA_ZERO_ENTRY after a failed fork. */
+		if (*next < 4096)
+			*next = 0;
+		return 1;
+	}
+	if (!*next)
+		*result = MAPPING_TORN;
+	return !*next;
+}
+
+/* Follows the tree down to the mapping at `address`. Returns its vm_area_struct, or 0 with the reason in `result`. */
 static __always_inline __u64 find_in_maple_tree(
 	__u64 root, __u64 address, int in_place, struct vma_scratch *scratch, int *result)
 {
 	__u64 next = root;
-	__u64 node;
+	int depth;
 
 	*result = MAPPING_NONE;
 	/* An entry in place of a root covers address 0 only. */
 	if ((root & 3) != 2)
 		return 0;
-	for (int depth = 0; depth < MAPLE_MAX_DEPTH; depth++) {
-		__u64 type = next >> 3 & 15;
-		__u64 slots, last, end, slot = 0, parent;
-
-		node = next & ~MAPLE_NODE_MASK;
-		if (type < MAPLE_LEAF_64 || type > MAPLE_ARANGE_64) {
-			*result = MAPPING_UNREADABLE;
-			return 0;
+	if (CAN_ITERATE) {
+		bpf_for(depth, 0, MAPLE_MAX_DEPTH) {
+			if (go_down_maple_tree(&next, address, in_place, scratch, result))
+				return next;
 		}
-		if (!in_place && bpf_probe_read_kernel(scratch->words, sizeof(scratch->words), (void *)node)) {
-			*result = MAPPING_UNREADABLE;
-			return 0;
-		}
-		if (type == MAPLE_ARANGE_64) {
-			slots = 80;
-			end = NODE_WORD(240) & 15;
-		} else {
-			slots = 128;
-			last = NODE_WORD(120);
-			end = last ? 15 : NODE_WORD(248) & 15;
-		}
-#pragma unroll
-		for (__u64 half = 8; half; half /= 2) {
-			__u64 pivot = NODE_WORD((slot + half) * 8);
-
-			slot += half & below(pivot, address) & below(slot + half, end + 1);
-			/* Bounds for the verifier of 6.1: clang turns the sum into an OR, and that verifier does not track its range. */
-			OPAQUE(slot);
-			slot &= 15;
-		}
-		/* In a torn arange_64 node, the slot may not exist. The word is still inside of the node's 256 bytes. */
-		next = NODE_WORD(slots + slot * 8);
-		/* Read last: if the node is not replaced now, it was not replaced when its words were read. (On arm64 nothing keeps
-		 * the loads in order. The final checks of the mapping do not depend on the order.) */
-		parent = NODE_WORD(0) & ~MAPLE_NODE_MASK;
-		/* The node was replaced. 6.1 marks a node before its successor is reachable. If a tick comes in between on the same
-		 * CPU, no retry helps. So the search continues, and the final checks of the mapping decide. A mapping that is not
-		 * found proves nothing here: the kernel's list of nodes to free overwrites the first two pivots. */
-		if (parent == node)
-			*result = MAPPING_TORN;
-		if (type == MAPLE_LEAF_64) {
-			/* Reserved entries of the tree are small numbers, for example XA_ZERO_ENTRY after a failed fork. */
-			return next < 4096 ? 0 : next;
-		}
-		if (!next) {
-			*result = MAPPING_TORN;
-			return 0;
+	} else {
+		for (depth = 0; depth < MAPLE_MAX_DEPTH; depth++) {
+			if (go_down_maple_tree(&next, address, in_place, scratch, result))
+				return next;
 		}
 	}
 	*result = MAPPING_TOO_DEEP;
@@ -526,7 +548,7 @@ static __always_inline int find_mapping_by(
 static __always_inline int find_mapping(
 	const struct address_space *space, __u64 address, struct mapping *out, struct vma_scratch *scratch)
 {
-	if (CAN_READ_IN_PLACE)
+	if (CAN_READ_IN_PLACE && !bpf_core_field_offset(((struct vm_area_struct *)0)->vm_start))
 		return find_mapping_by(space, address, out, 1, NULL);
 	return find_mapping_by(space, address, out, 0, scratch);
 }

@@ -24,22 +24,18 @@ static __always_inline int known(struct walk *walk, __u64 number, __u64 *value)
 	return walk->valid >> (at & 31) & 1;
 }
 
-/*
- * Goes to the caller by a rule. Returns whether the walk ends. Global: inside of the loop the verifier would follow all of its paths
- * again and again. That would be 218,987 instructions and 0.25 s on 6.18, instead of 11,060 and 10 ms.
- */
-__noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
+/* Computes the canonical frame address of a rule that apply_plain_rule() does not apply. Returns whether the walk ends. The results are in
+ * cpu->walk: cfa, caller, left, jumped. */
+__noinline int find_cfa(struct cpu_state *cpu, __u64 rule)
 {
-
 	if (!cpu)
 		return 1;
 	struct walk *walk = &cpu->walk;
 	__u64 sp = walk->regs[REG_SP];
-	__u64 fp = walk->regs[REG_FP];
 	__u64 base, index, cfa, pc = 0, place;
-	__u32 valid = 1U << REG_SP;
-	int jumped = 0, left = 0;
+	int left = 0;
 
+	walk->jumped = 0;
 	if (RULE_KIND(rule) == RULE_REGISTER) {
 		if (!known(walk, RULE_REGISTER_OF(rule), &base))
 			return ends(walk, USER_END_REGISTER);
@@ -88,8 +84,28 @@ __noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
 		if (!(left || by_register || by_word) || walk->switches >= MAX_SWITCHES)
 			return ends(walk, USER_END_BAD_FRAME);
 		walk->switches++;
-		jumped = 1;
+		walk->jumped = 1;
 	}
+	walk->left = left;
+	walk->cfa = cfa;
+	walk->caller = pc;
+	return 0;
+}
+
+/*
+ * Goes to the caller by a rule. Returns whether the walk ends. Global: inside of the loop the verifier would follow all of its paths
+ * again and again. That would be 218,987 instructions and 0.25 s on 6.18, instead of 11,060 and 10 ms. find_cfa() is a separate function
+ * for the same reason: the verifier does not combine its paths with the paths here.
+ */
+__noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
+{
+	if (!cpu || find_cfa(cpu, rule))
+		return 1;
+	struct walk *walk = &cpu->walk;
+	__u64 sp = walk->regs[REG_SP], fp = walk->regs[REG_FP];
+	__u64 cfa = walk->cfa, pc = walk->caller, place;
+	__u32 valid = 1U << REG_SP;
+	int jumped = walk->jumped, left = walk->left;
 
 	/* The lowest address is read first, because the window begins there. The frame pointer lies below the return address. */
 #if defined(__TARGET_ARCH_x86)

@@ -183,7 +183,7 @@ static __always_inline void send_script(struct cpu_state *cpu, struct task_struc
 	record->end = find_script(script, thread_pointer(task));
 	if (!record->end) {
 		record->end = SCRIPT_CUT;
-		if (bpf_ksym_exists(bpf_iter_num_new) && !loop_plainly) {
+		if (CAN_ITERATE) {
 			bpf_for(i, 0, MAX_SCRIPT_FRAMES) {
 				if (script_step(cpu))
 					break;

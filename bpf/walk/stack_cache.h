@@ -133,7 +133,7 @@ static __always_inline void recall(struct cpu_state *cpu, __u32 tid, int anew)
 	walk->past_old = NO_PAST;
 	walk->past_new = NO_PAST;
 	walk->retraced = 0;
-	if (!bpf_ksym_exists(bpf_iter_num_new) || loop_plainly || anew || !is_settled(&walk->space))
+	if (!CAN_ITERATE || anew || !is_settled(&walk->space))
 		return;
 	slot = place_of_past(cpu, tid, &walk->past_slot);
 	walk->past_new = cpu->past_spare ^ (PAST_STACKS - 1);

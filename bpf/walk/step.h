@@ -25,8 +25,6 @@ enum walk_how {
 	WALK_AND_DUMP = 7, /* by tables; and by user space, of a stack dump: for comparing */
 };
 const volatile __u32 walk_how;
-/* For tests: walk as on kernels before 6.4, even if the kernel has bpf_for. */
-const volatile __u32 loop_plainly;
 
 #if defined(__TARGET_ARCH_x86)
 #include "../arch/x86.h"

@@ -52,6 +52,18 @@ static __always_inline int finish_trampoline(struct walk *walk)
 #endif
 }
 
+/* Goes to the caller of a call in the list, if it is the call of this frame. Returns whether it is. */
+static __always_inline int leaves_call(struct walk *walk, const struct return_instance *call)
+{
+	__u64 sp = call->stack + RETURN_ADDRESS_BYTES;
+
+	if (sp - walk->regs[REG_SP] > (walk->fresh ? TRAMPOLINE_PUSHES : 0))
+		return 0;
+	go_up(walk, call->orig_ret_vaddr, sp, 0);
+	walk->valid &= REGISTERS_KEPT;
+	return 1;
+}
+
 /*
  * Sets pc and stack pointer to the values that they would have without uprobes, if pc is in the page of uprobes. Returns whether it did.
  * The list also holds calls that a longjmp has left, until the next return. Living calls with the same place on the stack come before them.
@@ -77,21 +89,23 @@ __noinline int leave_uprobes(struct cpu_state *cpu)
 		return 0;
 
 	struct return_instance *call = utask->return_instances;
-	__u64 slack = walk->fresh ? TRAMPOLINE_PUSHES : 0;
-#pragma clang loop unroll(disable)
-	for (int i = 0; i < MAX_RETURN_INSTANCES; i++) {
-		if (!call)
-			break;
-		__u64 sp = call->stack + RETURN_ADDRESS_BYTES;
+	int i, left = 0;
 
-		if (sp - walk->regs[REG_SP] <= slack) {
-			go_up(walk, call->orig_ret_vaddr, sp, 0);
-			walk->valid &= REGISTERS_KEPT;
-			return 1;
+	if (CAN_ITERATE) {
+		bpf_for(i, 0, MAX_RETURN_INSTANCES) {
+			if (!call || (left = leaves_call(walk, call)))
+				break;
+			call = call->next;
 		}
-		call = call->next;
+	} else {
+#pragma clang loop unroll(disable)
+		for (i = 0; i < MAX_RETURN_INSTANCES; i++) {
+			if (!call || (left = leaves_call(walk, call)))
+				break;
+			call = call->next;
+		}
 	}
-	return walk->fresh && finish_trampoline(walk);
+	return left || (walk->fresh && finish_trampoline(walk));
 }
 
 #endif

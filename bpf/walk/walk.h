@@ -107,7 +107,7 @@ static __always_inline void walk_frames(struct cpu_state *cpu)
 {
 	int i;
 
-	if (bpf_ksym_exists(bpf_iter_num_new) && !loop_plainly) {
+	if (CAN_ITERATE) {
 		bpf_for(i, 0, MAX_USER_FRAMES + 1) {
 			if (walk_step(cpu))
 				break;
@@ -151,6 +151,60 @@ static __always_inline int is_between_programs(struct task_struct *task, __u8 en
 	if (end == USER_END_ROOT || end == USER_END_CUT || end == USER_END_NO_TABLE || end == USER_END_TIME)
 		return 0;
 	return bpf_core_field_exists(task->in_execve) && BPF_CORE_READ_BITFIELD(task, in_execve);
+}
+
+/*
+ * Walks by tables, from the registers in cpu->walk. Has the arguments of walk_user(). Global, so that the verifier checks it once for all its
+ * calls. Returns 0, because a global function must return a number.
+ */
+__noinline int walk_by_tables(struct cpu_state *cpu, __u32 first_frame, int returned, __u64 left, int again)
+{
+	if (!cpu)
+		return 0;
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct walk *walk = &cpu->walk;
+	__u32 tid = task->pid;
+
+	if (read_address_space(task, &walk->space)) {
+		walk->end = USER_END_NO_MEMORY;
+		walk->scripted = 0;
+		return 0;
+	}
+	/* Without generations, mappings may change unnoticed: cached mappings are valid for this walk only. */
+	if (!walk->space.has_sequence)
+		walk->space.sequence = ++walk->unstamped;
+	walk->map.size = 0;
+	walk->window_bytes = 0;
+	walk->pmd_number = ~0ULL;
+	walk->page_place = 0;
+	walk->switches = 0;
+	walk->is_return = walk->in_syscall || returned;
+	walk->fresh = 1;
+	walk->guessed = 0;
+	walk->guess_end = 0;
+	walk->next_goroutine = 0;
+	walk->end = USER_END_CUT;
+	if (unlikely(walk->scripted))
+		cpu->script.record.base = walk->regs[REG_SP];
+	begin_time(cpu, first_frame || again);
+	recall(cpu, tid, walk_how == WALK_ANEW || again);
+	if (left)
+		add_frame(cpu, left, FRAME_INTERRUPTED);
+	if (walk->newborn) {
+		add_pc(cpu);
+		walk->end = USER_END_ROOT;
+		return 0;
+	}
+	if (walk_how == WALK_AND_DUMP)
+		dump_stack(cpu);
+	walk_frames(cpu);
+	if (READS_WINDOW_IN_PLACE)
+		leave_page(walk);
+	if (!walk->moved)
+		remember(cpu, tid);
+	if (is_between_programs(task, walk->end))
+		walk->end = USER_END_REGISTERS;
+	return 0;
 }
 
 /*
@@ -203,45 +257,8 @@ static __always_inline void walk_user(void *ctx, struct perf_event_context *tick
 		walk->end = USER_END_UNSPECIFIED;
 		return;
 	}
-	if (read_address_space(task, &walk->space)) {
-		walk->end = USER_END_NO_MEMORY;
-		return;
-	}
-	/* Without generations, mappings may change unnoticed: cached mappings are valid for this walk only. */
-	if (!walk->space.has_sequence)
-		walk->space.sequence = ++walk->unstamped;
-	walk->map.size = 0;
-	walk->window_bytes = 0;
-	walk->pmd_number = ~0ULL;
-	walk->page_place = 0;
-	walk->switches = 0;
-	walk->is_return = walk->in_syscall || returned;
-	walk->fresh = 1;
-	walk->guessed = 0;
-	walk->guess_end = 0;
-	walk->next_goroutine = 0;
-	walk->end = USER_END_CUT;
 	walk->scripted = scripted;
-	if (unlikely(scripted))
-		cpu->script.record.base = walk->regs[REG_SP];
-	begin_time(cpu, first_frame || again);
-	recall(cpu, task->pid, walk_how == WALK_ANEW || again);
-	if (left)
-		add_frame(cpu, left, FRAME_INTERRUPTED);
-	if (walk->newborn) {
-		add_pc(cpu);
-		walk->end = USER_END_ROOT;
-		return;
-	}
-	if (walk_how == WALK_AND_DUMP)
-		dump_stack(cpu);
-	walk_frames(cpu);
-	if (READS_WINDOW_IN_PLACE)
-		leave_page(walk);
-	if (!walk->moved)
-		remember(cpu, task->pid);
-	if (is_between_programs(task, walk->end))
-		walk->end = USER_END_REGISTERS;
+	walk_by_tables(cpu, first_frame, returned, left, again);
 }
 
 #endif

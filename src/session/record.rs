@@ -215,22 +215,20 @@ impl Signals {
 async fn wait(sampling: &Sampling, shared: &Shared, duration: Option<Duration>, signals: &mut Signals) -> Option<Ended> {
     let deadline = duration.map(|duration| tokio::time::Instant::now() + duration);
     let mut progress = Progress::default();
-    let mut tick = tokio::time::interval(LOOK_EVERY);
-    let mut shown = Instant::now();
-    let shows = io::stderr().is_terminal();
+    // Without a terminal nothing is due before the end: a wake-up costs more CPU time than a sample.
+    let mut tick = io::stderr().is_terminal().then(|| tokio::time::interval(PROGRESS_EVERY));
     let outcome = loop {
+        let shows = async {
+            match &mut tick {
+                Some(tick) => tick.tick().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = signals.reach(Signals::ENDING) => break None,
             () = sleep_until(deadline) => break None,
-            _ = tick.tick() => {
-                if let Some(ended) = sampling.ended() {
-                    break Some(ended);
-                }
-                if shows && shown.elapsed() >= PROGRESS_EVERY {
-                    shown = Instant::now();
-                    tell(&progress.line(&locks::read(&shared.profile), sampling.since.elapsed(), duration));
-                }
-            }
+            ended = sampling.ended_unasked() => break Some(ended),
+            _ = shows => tell(&progress.line(&locks::read(&shared.profile), sampling.since.elapsed(), duration)),
         }
     };
     signals.ending();

@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
+use tokio::sync::watch;
 
 use crate::cli;
 use crate::collector::{Backtrace, Batch, Collector, CollectorOptions, EventRequest, Targets};
@@ -57,7 +58,7 @@ pub(super) struct Sampling {
     stop: Arc<OnceLock<Instant>>,
     told: Arc<Mutex<CollectorStatus>>,
     orders: Sender<AttachCommand>,
-    ended: Arc<Mutex<Option<Ended>>>,
+    ended: watch::Receiver<Option<Ended>>,
     thread: Option<JoinHandle<()>>,
     /// Time of the last read of samples.
     until: Arc<OnceLock<Instant>>,
@@ -93,7 +94,7 @@ pub(super) struct CollectorStatus {
 /// Read access to a running collection from other threads.
 #[derive(Clone)]
 pub(super) struct Watcher {
-    ended: Arc<Mutex<Option<Ended>>>,
+    ended: watch::Receiver<Option<Ended>>,
     told: Arc<Mutex<CollectorStatus>>,
     /// CPUs sampled at the start.
     pub(super) cpus: usize,
@@ -104,7 +105,7 @@ pub(super) struct Watcher {
 impl Watcher {
     /// Returns how it ended, or `None` while it runs.
     pub(super) fn ended(&self) -> Option<Ended> {
-        locks::lock(&self.ended).clone()
+        self.ended.borrow().clone()
     }
 
     /// Returns the last status of the collecting thread.
@@ -158,14 +159,14 @@ impl Sampling {
             ..Default::default()
         };
         let stop = Arc::new(OnceLock::new());
-        let ended = Arc::new(Mutex::new(None));
+        let (ending, ended) = watch::channel(None);
         let until = Arc::new(OnceLock::new());
         let told = Arc::new(Mutex::new(CollectorStatus { ticks: clock, ..CollectorStatus::default() }));
         let frequency = options.frequency;
         let (orders, ordered) = std::sync::mpsc::channel();
         let hurry = child.as_ref().map(|child| Arc::clone(&child.hurry));
         let thread = {
-            let (shared, stop, ended, until) = (shared.clone(), Arc::clone(&stop), Arc::clone(&ended), Arc::clone(&until));
+            let (shared, stop, until) = (shared.clone(), Arc::clone(&stop), Arc::clone(&until));
             let telling = Arc::clone(&told);
             let body = move || {
                 let begun = Collector::start(collector_options, shared.names(), Arc::clone(&shared.processes));
@@ -189,8 +190,8 @@ impl Sampling {
                 if let Some(child) = &child
                     && let Err(error) = child.go()
                 {
-                    *locks::lock(&ended) = Some(Ended::Failed(format!("{error:#}")));
-                    return;
+                    let failed = Ended::Failed(format!("{error:#}"));
+                    return drop(ending.send_replace(Some(failed)));
                 }
                 let watched = std::mem::take(&mut watched);
                 let compares = matches!(backtrace, Backtrace::Both | Backtrace::Scan);
@@ -211,7 +212,7 @@ impl Sampling {
                 let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| collecting.run()));
                 let outcome = outcome.unwrap_or_else(|_| Some(Ended::Failed("the collector thread failed".to_owned())));
                 locks::write(&profile).end_clock(now());
-                *locks::lock(&ended) = outcome;
+                ending.send_replace(outcome);
             };
             std::thread::Builder::new().name("flametop-drain".to_owned()).spawn(body).context("failed to start a thread")?
         };
@@ -221,12 +222,22 @@ impl Sampling {
 
     /// Returns how it ended, or `None` while it runs.
     pub(super) fn ended(&self) -> Option<Ended> {
-        locks::lock(&self.ended).clone()
+        self.ended.borrow().clone()
+    }
+
+    /// Waits until it ends for another reason than [`Sampling::end`], and returns that reason.
+    pub(super) async fn ended_unasked(&self) -> Ended {
+        let mut ended = self.ended.clone();
+        let told = ended.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone());
+        match told {
+            Some(ended) => ended,
+            None => std::future::pending().await,
+        }
     }
 
     /// Returns a handle for tasks that watch this collection.
     pub(super) fn watcher(&self) -> Watcher {
-        let (ended, told) = (Arc::clone(&self.ended), Arc::clone(&self.told));
+        let (ended, told) = (self.ended.clone(), Arc::clone(&self.told));
         Watcher { ended, told, cpus: self.cpus, since: self.since }
     }
 
