@@ -192,6 +192,25 @@ fn small_debug_information_that_becomes_large_is_refused() {
 }
 
 #[test]
+fn line_programs_that_units_share_take_neither_time_nor_memory_without_end() {
+    // A program of DWARF 4: 13 opcodes, no directories, no files, and a row per byte.
+    let header = [1, 1, 1, 0xfb, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0];
+    let rest = [&(header.len() as u32).to_le_bytes()[..], &header, &[0x20; 4 << 20]].concat();
+    let lines = [&(rest.len() as u32 + 2).to_le_bytes()[..], &[4, 0], &rest].concat();
+    // 1: a unit; 2: a unit with lines alone; 3: a function, which may refer to another unit.
+    let alone = [1, 0x11, 1, 0x11, 1, 0x12, 7, 0, 0, 2, 0x11, 0, 0x10, 0x17, 0, 0, 3, 0x2e, 0, 0, 0, 0];
+    let referring = [&alone[..19], &[0x31, 0x10, 0, 0, 0]].concat();
+    let of_lines = [12, 0, 0, 0, 4, 0, 0, 0, 0, 0, 8, 2, 0, 0, 0, 0];
+    let told = |table: &[u8], count: usize| {
+        let info = [unit(&[]), of_lines.repeat(count)].concat();
+        open(&[(".debug_abbrev", table), (".debug_line", &lines), (".debug_info", &info)])
+    };
+    assert_eq!((told(&alone, 2), told(&alone, 10_000)), (Ok(0), Ok(0)));
+    // Here all units are read at once.
+    assert_eq!((told(&referring, 2), told(&referring, 10_000)), (Ok(0), Err(Reason::TooLarge)));
+}
+
+#[test]
 fn sections_of_one_name_are_looked_at_once() {
     let relocations = vec![7u8; 240_000];
     let many: Vec<(&str, &[u8])> =

@@ -8,7 +8,7 @@
 //! | tables of abbreviations that overlap | a copy of each; in split files, one for each unit | [`MAX_ABBREVIATIONS`] |
 //! | functions that share a list of ranges | a copy of the list for each | [`MAX_RANGES`] |
 //! | calls inlined into each other | a level of recursion each | [`MAX_DEPTH`] |
-//! | a line program | 32 bytes for a row that takes one byte | [`MAX_LINES`] of a unit |
+//! | a line program | 32 bytes for a row that takes one byte | [`MAX_LINES`] of a unit, and of all units without an address |
 //! | file names of a unit | a path each, with its directories | [`MAX_PATHS`] of a unit |
 //!
 //! If only root or we could have written a file, its entries are not checked: that takes as long as reading them.
@@ -30,8 +30,9 @@ const MAX_FUNCTIONS: usize = 8_000_000;
 const MAX_RANGES: usize = 16_000_000;
 /// Deepest nesting of entries. A worker's stack of 2 MiB is enough for 4,000 calls inlined into each other.
 const MAX_DEPTH: usize = 512;
-/// Most bytes of a unit's line program. The largest unit of the kernel has 200 KB.
-const MAX_LINES: usize = 16 << 20;
+/// Most bytes of a unit's line program. The largest unit of the kernel has 200 KB. It is also the bound of all programs together that are read
+/// when a file is opened.
+pub(crate) const MAX_LINES: usize = 16 << 20;
 /// Most bytes of all paths of a unit.
 const MAX_PATHS: usize = 64 << 20;
 

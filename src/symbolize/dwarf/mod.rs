@@ -22,7 +22,7 @@ use addr2line::{Context, FrameIter, LookupContinuation, LookupResult, SplitDwarf
 use gimli::{AbbreviationsCacheStrategy, DwAt, DwarfPackage, EndianSlice, LittleEndian, UnitType};
 use self_cell::self_cell;
 
-use super::dwarf::limits::{Tables, check, damaged};
+use super::dwarf::limits::{MAX_LINES, Tables, check, damaged};
 use super::dwarf::sections::Sections;
 use super::dwarf::units::{Asked, Units};
 use crate::allocator::Meter;
@@ -101,13 +101,14 @@ impl Dwarf {
         let alternative = alternative.map(Sections::read).transpose()?.flatten();
         let files = Files { main, alternative, package: OnceCell::new(), split: boxcar::Vec::new(), places };
         let parts = Parts::try_new(files, |files| {
+            // Reads every unit, and is dropped.
+            let mut read = load(files)?;
             if !files.main.is_trusted() {
-                let mut dwarf = load(files)?;
-                check(&dwarf, true, Tables::Shared)?;
-                dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
-                check(&dwarf, false, Tables::Shared)?;
+                check(&read, true, Tables::Shared)?;
+                read.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
+                check(&read, false, Tables::Shared)?;
             }
-            let units = Units::of(&files.main, load(files)?)?;
+            let units = Units::of(&files.main, &mut read, load(files)?)?;
             let reader = UnitReader { units, whole: OnceCell::new(), package: OnceCell::new(), batches: Cell::default() };
             if reader.units.is_none() {
                 reader.whole(files)?;
@@ -225,6 +226,9 @@ impl<'a> UnitReader<'a> {
             // Entries of files that others could have written were checked at opening.
             check(&dwarf, true, Tables::Shared)?;
             dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
+            if !files.main.is_trusted() && units::lines_at_opening(&dwarf)? > MAX_LINES {
+                return Err(Reason::TooLarge);
+            }
             if let (Some(sup), Some(sections)) = (dwarf.sup(), &files.alternative) {
                 check(sup, sections.is_trusted(), Tables::OfEachUnit)?;
             }
@@ -420,24 +424,62 @@ mod tests {
         assert_eq!((ask(), dwarf.memory()), (told, with_units));
     }
 
+    /// A unit of assembler. Its entry has neither addresses nor ranges; a function in it has. DWARF 4.
+    const OF_LINES: &str = r#"
+        .text
+        .globl of_lines
+of_lines:
+        .file 1 "lines.c"
+        .loc 1 7
+        mov %edi, %eax
+        .loc 1 8
+        ret
+.Lend:
+        .section .debug_abbrev
+        .byte 1, 0x11, 1, 0x10, 0x17, 0, 0
+        .byte 2, 0x2e, 0, 0x03, 0x08, 0x11, 0x01, 0x12, 0x07, 0, 0, 0
+        .section .debug_line
+.Llines:
+        .section .debug_info
+        .long .Lbehind - .Lunit
+.Lunit: .value 4
+        .long .debug_abbrev
+        .byte 8, 1
+        .long .Llines
+        .byte 2
+        .asciz "of_lines"
+        .quad of_lines, .Lend - of_lines
+        .byte 0
+.Lbehind:
+        .section .note.GNU-stack
+"#;
+
     #[test]
-    fn where_a_unit_is_not_listed_all_are_opened() {
+    fn units_that_are_not_listed_are_found_by_their_own_ranges() {
         let directory = tempfile::tempdir().unwrap();
         build(directory.path(), &["-g"]);
-        let unlisted = directory.path().join("unlisted.o");
         let at = |name: &str| directory.path().join(name);
         let run = |command: &mut Command| assert!(command.status().unwrap().success(), "{command:?}");
-        run(Command::new("g++").args(["-O2", "-g", "-c", "-o"]).arg(&unlisted).arg(at("other.cc")));
-        run(Command::new("objcopy")
-            .args(["--remove-section", ".debug_aranges", "--remove-section", ".rela.debug_aranges"])
-            .arg(&unlisted));
-        run(Command::new("g++").args(["-O2", "-g", "-o"]).arg(at("program")).arg(&unlisted).args([at("main.cc"), at("data.cc")]));
+        // One with a range, one with a list of ranges, and one with lines alone.
+        for (name, flags) in [("other", &["-O2"][..]), ("main", &["-O2", "-ffunction-sections"])] {
+            run(Command::new("g++").args(["-g", "-c", "-o"]).arg(at(name)).args(flags).arg(at(&format!("{name}.cc"))));
+            run(Command::new("objcopy")
+                .args(["--remove-section", ".debug_aranges", "--remove-section", ".rela.debug_aranges"])
+                .arg(at(name)));
+        }
+        fs::write(at("lines.s"), OF_LINES).unwrap();
+        let inputs = [at("main"), at("other"), at("lines.s"), at("data.cc")];
+        run(Command::new("g++").args(["-O2", "-g", "-o"]).arg(at("program")).args(inputs));
         let image = Image::read(Source::Memory(fs::read(at("program")).unwrap().into())).unwrap();
         let dwarf = Dwarf::open(&image, None, Places::default()).unwrap().unwrap();
         let code = image.sections_named(|name| name == ".text").unwrap().remove(0);
-        let told: Vec<Told> = code.file.map(|address| one_by_one(&dwarf, address)).collect();
+        let told: Vec<Told> = code.file.clone().map(|address| one_by_one(&dwarf, address)).collect();
         let names = |name: &str| told.iter().filter(|told| told.iter().any(|call| call.0.as_deref() == Some(name))).count();
-        assert!(names("_Z8of_otheri") > 0 && names("main") > 0, "{told:?}");
-        assert!(dwarf.parts.with_dependent(|_, reader| reader.units.is_none()));
+        assert!(["_Z8of_otheri", "main", "of_lines"].iter().all(|name| names(name) > 0), "{told:?}");
+        assert!(
+            told.iter().flatten().any(|call| call.1.as_ref().is_some_and(|(file, line)| file.ends_with("lines.c") && *line == 8))
+        );
+        assert!(dwarf.parts.with_dependent(|_, reader| reader.units.is_some() && reader.whole.get().is_none()));
+        assert_eq!(told, code.file.map(|address| whole(&dwarf, address)).collect::<Vec<_>>());
     }
 }

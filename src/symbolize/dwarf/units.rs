@@ -1,26 +1,29 @@
 //! Opens units of debug information one by one, each at the first lookup of one of its addresses. A unit without lookups is dropped after a
 //! while.
 //!
-//! A context of addr2line begins by reading every unit. In libc these are 2,000 units with 20 MB of abbreviations, while lookups need ten.
-//! The compiler may have listed the addresses of each unit (`.debug_aranges`). With such a list only the needed units are opened. Each gets
-//! a separate context over its part of `.debug_info`.
+//! A context of addr2line begins by reading every unit, and keeps what it has read. In libc these are 2,000 units with 20 MB of
+//! abbreviations, while lookups need ten. Here only the needed units are opened. Each gets a separate context over its part of `.debug_info`.
 //!
 //! ```text
-//! .debug_aranges ─► ranges (end, begin, unit), by their ends ─► address ─► unit ─► context
-//! .debug_info    ─► begins of units; whether one that has code is not in the list
+//! .debug_aranges ─┬─► ranges (end, begin, unit), by their ends ─► address ─► unit ─► context
+//! .debug_info    ─┘   (of units that are not in the list: their own ranges, or those of their lines)
 //! ```
 //!
-//! Some units cannot be read alone: they refer to others, or are a skeleton whose rest is in another file. Then all units are read at once,
-//! and also if the list is incomplete.
+//! gcc lists the addresses of all units. clang lists none, and rustc only those of its own units, not those of the standard library.
+//!
+//! Some units cannot be read alone: they refer to others, or are a skeleton whose rest is in another file. Then all units are read at once.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use addr2line::Context;
-use gimli::{ArangeHeader, DebugInfoOffset, EndianSlice, Format, LittleEndian, SectionId, UnitSectionOffset, UnitType};
+use gimli::{
+    AbbreviationsCacheStrategy, ArangeHeader, AttributeValue, DebugInfoOffset, EndianSlice, Format, LittleEndian, SectionId,
+    UnitRef, UnitSectionOffset, UnitType,
+};
 use rustc_hash::FxHashMap;
 
-use super::limits::{Abbreviations, MAX_UNITS, damaged};
+use super::limits::{Abbreviations, MAX_LINES, MAX_UNITS, Tables, check, damaged};
 use super::sections::Sections;
 use crate::allocator::Meter;
 use crate::object::numbers::u64_at;
@@ -66,12 +69,17 @@ pub(crate) struct Units<'a> {
 }
 
 impl<'a> Units<'a> {
-    /// Reads the ranges of a file. `None` if the file does not list all of its units.
-    pub(crate) fn of(sections: &'a Sections, dwarf: gimli::Dwarf<Slice<'a>>) -> Result<Option<Units<'a>>, Reason> {
-        if dwarf.sup().is_some() {
+    /// Finds the ranges of a file's units by `read`, which may have filled its cache of abbreviations. `None` if there are too many, or if a
+    /// unit's rest is in another file. `dwarf` is the same file, for lookups.
+    pub(crate) fn of(
+        sections: &'a Sections,
+        read: &mut gimli::Dwarf<Slice<'a>>,
+        dwarf: gimli::Dwarf<Slice<'a>>,
+    ) -> Result<Option<Units<'a>>, Reason> {
+        if read.sup().is_some() {
             return Ok(None);
         }
-        let Some(mut ranges) = ranges(&dwarf)? else { return Ok(None) };
+        let Some(mut ranges) = ranges(read)? else { return Ok(None) };
         ranges.sort_unstable_by_key(|range| (range.end, range.unit));
         let mut least_begin = u64::MAX;
         for range in ranges.iter_mut().rev() {
@@ -169,15 +177,10 @@ pub(crate) enum Asked {
     Elsewhere,
 }
 
-/// Returns the bytes of a unit's line program.
-fn lines_of(unit: &gimli::Unit<Slice<'_>>) -> usize {
-    unit.line_program.as_ref().map_or(0, |program| program.header().raw_program_buf().len())
-}
-
-/// Reads the listed ranges of all units. `None` if there is no list, or if a unit with code is missing from it.
-fn ranges(dwarf: &gimli::Dwarf<Slice<'_>>) -> Result<Option<Vec<UnitRange>>, Reason> {
-    let Some(listed) = lists(dwarf) else { return Ok(None) };
-    let (mut ranges, mut count) = (Vec::new(), 0);
+/// Returns the ranges of all units. `None` if there are too many, or if a unit's rest is in another file.
+fn ranges(dwarf: &mut gimli::Dwarf<Slice<'_>>) -> Result<Option<Vec<UnitRange>>, Reason> {
+    let listed = lists(dwarf);
+    let (mut ranges, mut unlisted, mut count) = (Vec::new(), Vec::new(), 0);
     let mut lists = listed.iter().peekable();
     let mut headers = dwarf.units();
     while let Some(header) = headers.next().map_err(damaged)? {
@@ -201,19 +204,123 @@ fn ranges(dwarf: &gimli::Dwarf<Slice<'_>>) -> Result<Option<Vec<UnitRange>>, Rea
                 return Ok(None);
             }
         }
-        let has_code = matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_));
-        if !is_listed && has_code && dwarf.unit(header).map_or(true, |unit| unit.dwo_id.is_some() || lines_of(&unit) > 0) {
+        if !is_listed && matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_)) {
+            unlisted.push(header);
+        }
+    }
+    if !unlisted.is_empty() {
+        // Many units share a table.
+        check(dwarf, true, Tables::Shared)?;
+        dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
+    }
+    let mut lines_left = MAX_LINES;
+    for header in unlisted {
+        // addr2line skips units that it cannot read.
+        let Ok(unit) = dwarf.unit(header) else { continue };
+        if unit.dwo_id.is_some() {
+            return Ok(None);
+        }
+        let unit = UnitRef::new(dwarf, &unit);
+        if add_own_ranges(&unit, &mut ranges) == Ok(Declared::No)
+            && let Some(left) = lines_left.checked_sub(lines_of(&unit))
+        {
+            lines_left = left;
+            let _ = add_ranges_of_lines(&unit, &mut ranges);
+        }
+        if ranges.len() > MAX_RANGES {
             return Ok(None);
         }
     }
     Ok(Some(ranges))
 }
 
-/// Returns, for each list, its unit and the bytes of its entries, ordered by units. `None` if there are no lists, or if 64-bit compilers do
-/// not write such lists.
+/// Returns the bytes of line programs that addr2line reads when it opens all units at once: those of units without an address.
+pub(super) fn lines_at_opening(dwarf: &gimli::Dwarf<Slice<'_>>) -> Result<usize, Reason> {
+    let (mut headers, mut sum, mut ranges) = (dwarf.units(), 0usize, Vec::new());
+    while let Some(header) = headers.next().map_err(damaged)? {
+        let Ok(unit) = dwarf.unit(header) else { continue };
+        ranges.clear();
+        let _ = add_own_ranges(&UnitRef::new(dwarf, &unit), &mut ranges);
+        if ranges.is_empty() {
+            sum = sum.saturating_add(lines_of(&unit));
+        }
+    }
+    Ok(sum)
+}
+
+/// Returns the bytes of a unit's line program.
+fn lines_of(unit: &gimli::Unit<Slice<'_>>) -> usize {
+    unit.line_program.as_ref().map_or(0, |program| program.header().raw_program_buf().len())
+}
+
+/// Whether a unit's own entry tells its addresses.
+#[derive(PartialEq, Eq)]
+enum Declared {
+    Yes,
+    No,
+}
+
+/// Adds the ranges that a unit has by its own entry.
+fn add_own_ranges(unit: &UnitRef<'_, Slice<'_>>, ranges: &mut Vec<UnitRange>) -> gimli::Result<Declared> {
+    let mut entries = unit.entries_raw(None)?;
+    let Some(abbreviation) = entries.read_abbreviation()? else { return Ok(Declared::No) };
+    let (mut low, mut high, mut size, mut list) = (None, None, None, None);
+    for spec in abbreviation.attributes() {
+        let attribute = entries.read_attribute(*spec)?;
+        match (attribute.name(), attribute.value()) {
+            (gimli::DW_AT_low_pc, value) => low = unit.attr_address(value)?,
+            (gimli::DW_AT_high_pc, AttributeValue::Udata(bytes)) => size = Some(bytes),
+            (gimli::DW_AT_high_pc, value) => high = unit.attr_address(value)?,
+            (gimli::DW_AT_ranges, value) => list = unit.attr_ranges_offset(value)?,
+            _ => {}
+        }
+    }
+    if let Some(list) = list {
+        let mut list = unit.ranges(list)?;
+        while let Some(range) = list.next()? {
+            add(unit, ranges, range.begin, range.end);
+        }
+    } else if let Some((low, high)) = low.zip(high.or_else(|| low?.checked_add(size?))) {
+        add(unit, ranges, low, high);
+    } else {
+        return Ok(Declared::No);
+    }
+    Ok(Declared::Yes)
+}
+
+/// Adds the ranges of a unit's lines.
+fn add_ranges_of_lines(unit: &UnitRef<'_, Slice<'_>>, ranges: &mut Vec<UnitRange>) -> gimli::Result<()> {
+    let Some(program) = unit.line_program.clone() else { return Ok(()) };
+    let (mut rows, mut begin) = (program.rows(), None);
+    while let Some((_, row)) = rows.next_row()? {
+        let from = *begin.get_or_insert(row.address());
+        if row.end_sequence() {
+            add(unit, ranges, from, row.address());
+            begin = None;
+        }
+    }
+    Ok(())
+}
+
+/// Adds a range, unless it is empty: then the linker has left out its function. Adds at most one more than [`MAX_RANGES`].
+fn add(unit: &UnitRef<'_, Slice<'_>>, ranges: &mut Vec<UnitRange>, begin: u64, end: u64) {
+    let UnitSectionOffset(unit) = unit.header.offset();
+    if begin < end && ranges.len() <= MAX_RANGES {
+        ranges.push(UnitRange { end, begin, least_begin: 0, unit });
+    }
+}
+
+/// Returns, for each list, its unit and the bytes of its entries, ordered by units. Empty if a list is not one that compilers for 64-bit
+/// machines write.
 ///
 /// Entries are parsed here because gimli recurses once for each empty entry and accepts addresses of one byte.
-fn lists<'a>(dwarf: &gimli::Dwarf<Slice<'a>>) -> Option<Vec<(usize, &'a [u8])>> {
+fn lists<'a>(dwarf: &gimli::Dwarf<Slice<'a>>) -> Vec<(usize, &'a [u8])> {
+    let mut lists = read_lists(dwarf).unwrap_or_default();
+    lists.sort_unstable_by_key(|(unit, _)| *unit);
+    lists
+}
+
+fn read_lists<'a>(dwarf: &gimli::Dwarf<Slice<'a>>) -> Option<Vec<(usize, &'a [u8])>> {
     let section = gimli::Section::reader(&dwarf.debug_aranges).slice();
     let mut headers = dwarf.debug_aranges.headers();
     let mut lists = Vec::new();
@@ -223,8 +330,7 @@ fn lists<'a>(dwarf: &gimli::Dwarf<Slice<'a>>) -> Option<Vec<(usize, &'a [u8])>> 
             return None;
         }
     }
-    lists.sort_unstable_by_key(|(unit, _)| *unit);
-    (!lists.is_empty()).then_some(lists)
+    Some(lists)
 }
 
 /// Returns the entries: an address and a length each, aligned to both (DWARF 5, 6.1.2).
