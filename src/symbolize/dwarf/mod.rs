@@ -460,7 +460,7 @@ of_lines:
         build(directory.path(), &["-g"]);
         let at = |name: &str| directory.path().join(name);
         let run = |command: &mut Command| assert!(command.status().unwrap().success(), "{command:?}");
-        // One with a range, one with a list of ranges, and one with lines alone.
+        // Three kinds of units: with a range, with a list of ranges, with nothing but lines.
         for (name, flags) in [("other", &["-O2"][..]), ("main", &["-O2", "-ffunction-sections"])] {
             run(Command::new("g++").args(["-g", "-c", "-o"]).arg(at(name)).args(flags).arg(at(&format!("{name}.cc"))));
             run(Command::new("objcopy")

@@ -6,10 +6,10 @@
 //!
 //! ```text
 //! .debug_aranges ─┬─► ranges (end, begin, unit), by their ends ─► address ─► unit ─► context
-//! .debug_info    ─┘   (of units that are not in the list: their own ranges, or those of their lines)
+//! .debug_info    ─┘   (for a unit that is not in the list: the ranges of its entry, or of its lines)
 //! ```
 //!
-//! gcc lists the addresses of all units. clang lists none, and rustc only those of its own units, not those of the standard library.
+//! gcc lists the addresses of all units, and clang lists none. A program of rustc lists those of its crates, but not of the standard library.
 //!
 //! Some units cannot be read alone: they refer to others, or are a skeleton whose rest is in another file. Then all units are read at once.
 
