@@ -70,12 +70,14 @@ fn main() {
         return seconds::collect(rest);
     }
     // cargo bench adds --bench.
-    let row = arguments.into_iter().find(|argument| !argument.starts_with('-')).unwrap_or_else(|| "all".to_owned());
-    let names = ROWS.map(|(name, _)| name).join(", ");
-    assert!(row == "all" || ROWS.iter().any(|(name, _)| *name == row), "no row {row:?}: {names}, all");
+    let chosen = arguments.into_iter().find(|argument| !argument.starts_with('-')).unwrap_or_else(|| "all".to_owned());
+    let chosen: Vec<&str> = chosen.split(',').collect();
+    let names = ROWS.map(|(name, _)| name);
+    let wrong = chosen.iter().find(|row| !names.contains(row) && **row != "all");
+    assert!(wrong.is_none(), "no row {wrong:?}: {}, all", names.join(", "));
     let mut table = Table::default();
     for (name, measure) in ROWS {
-        if row == "all" || row == name {
+        if chosen.contains(&"all") || chosen.contains(&name) {
             eprintln!("measuring {name} …");
             measure(&mut table);
         }
