@@ -125,11 +125,9 @@ extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
 #define HAS_VMACACHE bpf_core_field_exists(((struct mm_struct *)0)->vmacache_seqnum)
 #define CAN_READ_IN_PLACE bpf_ksym_exists(bpf_rdonly_cast)
 
-/* For tests: loop as on kernels before 6.4, even if the kernel has bpf_for. */
-const volatile __u32 loop_plainly;
 /* Whether loops may use bpf_for (6.4 and later). The verifier checks the body of such a loop two or three times, and that of a plain loop
  * at each turn. */
-#define CAN_ITERATE (bpf_ksym_exists(bpf_iter_num_new) && !loop_plainly)
+#define CAN_ITERATE bpf_ksym_exists(bpf_iter_num_new)
 
 /*
  * Returns a pointer that the verifier does not trust, for reading members that are pointers. For each pointer that is loaded from a

@@ -212,10 +212,11 @@ struct walk {
 	__u8 moved; /* a page was taken from the process while it was read in place */
 	__u8 dump; /* enum dump_state */
 	__u8 relocations; /* tables that were found to be replaced */
-	__u8 jumped; /* what find_cfa() found: whether the caller is on another stack; */
-	__u8 left; /*   whether that stack is known from the thread, not from this frame; */
-	__u64 cfa; /*   the canonical frame address; */
-	__u64 caller; /*   and if `left`, the address in the caller. Else 0 */
+	/* Results of find_cfa(). */
+	__u8 jumped; /* the caller is on another stack */
+	__u8 left; /* the thread's data name that stack, not this frame */
+	__u64 cfa; /* the canonical frame address */
+	__u64 caller; /* the address in the caller if `left`, else 0 */
 };
 
 /* The result of the stack dump of a walk. */

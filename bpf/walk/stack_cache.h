@@ -248,7 +248,7 @@ static __always_inline int keep_frame(struct cpu_state *cpu, __u64 frame)
 __noinline int retrace(struct cpu_state *cpu)
 {
 	/* Never called without bpf_for. But the verifier checks global functions anyway: this test removes the missing kfunc. */
-	if (!bpf_ksym_exists(bpf_iter_num_new))
+	if (!CAN_ITERATE)
 		return 0;
 	if (!cpu)
 		return 0;

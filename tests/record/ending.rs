@@ -226,3 +226,27 @@ fn the_exit_status_is_that_of_the_command() {
     let output = place.record(&["-d", "1", "-o", "x.folded", "--force", "--", "sh", "-c", "while :; do :; done"]);
     assert_eq!(output.status.code(), Some(0), "{}", words(&output));
 }
+
+#[test]
+fn a_recording_sleeps_between_samples_and_the_verifier_has_little_to_follow() {
+    let place = Place::new();
+    let mut recording = place.command(&["-d", "5", "-o", "x.folded"]).stderr(Stdio::piped()).spawn().unwrap();
+    // By then it is loaded, and reads its buffers at the usual interval.
+    std::thread::sleep(Duration::from_secs(2));
+    let read = |file: String| std::fs::read_to_string(format!("/proc/{}/{file}", recording.id())).unwrap_or_default();
+    let number = |text: &str, key: &str| -> u64 {
+        text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')?.trim().parse().ok()).unwrap_or_default()
+    };
+    // The main thread only waits for the end.
+    let naps = || number(&read("status".to_owned()), "voluntary_ctxt_switches");
+    let before = naps();
+    std::thread::sleep(Duration::from_secs(1));
+    let woken = naps() - before;
+    let files = std::fs::read_dir(format!("/proc/{}/fdinfo", recording.id())).unwrap().flatten();
+    let files = files.map(|entry| read(format!("fdinfo/{}", entry.file_name().to_string_lossy())));
+    // Type 7 is BPF_PROG_TYPE_PERF_EVENT. 16,986 instructions on Linux 6.18.
+    let followed = files.filter(|text| number(text, "prog_type") == 7).map(|text| number(&text, "verified_insns")).max();
+    assert!(recording.wait().unwrap().success());
+    assert!(before > 0 && woken < 8, "{before}, then {woken} more");
+    assert!(followed.is_some_and(|count| (5_000..20_000).contains(&count)), "{followed:?}");
+}

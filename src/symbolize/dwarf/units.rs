@@ -205,7 +205,7 @@ fn ranges(dwarf: &mut gimli::Dwarf<Slice<'_>>) -> Result<Option<Vec<UnitRange>>,
             }
         }
         if !is_listed && matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_)) {
-            unlisted.push(header);
+            unlisted.push(DebugInfoOffset(unit));
         }
     }
     if !unlisted.is_empty() {
@@ -214,9 +214,9 @@ fn ranges(dwarf: &mut gimli::Dwarf<Slice<'_>>) -> Result<Option<Vec<UnitRange>>,
         dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
     }
     let mut lines_left = MAX_LINES;
-    for header in unlisted {
+    for offset in unlisted {
         // addr2line skips units that it cannot read.
-        let Ok(unit) = dwarf.unit(header) else { continue };
+        let Ok(unit) = dwarf.debug_info.header_from_offset(offset).and_then(|header| dwarf.unit(header)) else { continue };
         if unit.dwo_id.is_some() {
             return Ok(None);
         }
