@@ -73,6 +73,8 @@ impl Session {
 
     fn drain(&mut self) {
         self.collector.drain(&mut self.batch).unwrap();
+        let times: Vec<u64> = self.batch.samples.iter().map(|sample| sample.time.0).collect();
+        assert!(times.is_sorted(), "the samples of a batch are in the order of time: {times:?}");
         for sample in self.batch.samples.drain(..) {
             let frames = self.batch.frames[sample.frames.clone()].iter().map(|id| {
                 let frame = self.names.frames.get(*id).unwrap();
@@ -182,7 +184,10 @@ fn a_busy_program_is_seen_in_its_functions_in_its_file() {
         // Unmapped frames have no address and so are no return addresses: none is expected here.
         assert!(kinds.iter().rev().skip(1).all(|is_return| *is_return), "{:?}", seen.frames);
     }
-    assert!(seen.windows(2).all(|pair| pair[0].sample.time <= pair[1].sample.time));
+    // Each batch is in the order of time (see `drain`). A sample that waited for its process or for a table may come after younger ones,
+    // but few have to wait.
+    let late = seen.windows(2).filter(|pair| pair[0].sample.time > pair[1].sample.time).count();
+    assert!(late * 20 < seen.len(), "{late} of {} came after younger ones", seen.len());
     assert!(seen.iter().filter(|seen| seen.sample.user_end == UserEnd::Root).count() * 10 > seen.len() * 9);
 }
 
