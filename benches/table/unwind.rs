@@ -1,6 +1,7 @@
 //! Costs of walking user stacks and of making tables. The kernel counts BPF's time. The programs belong to this process, so their time
 //! is read before they are unloaded.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flametop::collector::{Batch, Collector, CollectorOptions, ObjectState, Targets, Walk};
@@ -249,7 +250,11 @@ fn compiler(table: &mut Table, what: &str, cpu: Option<usize>, walked: impl FnOn
     });
 }
 
-/// BPF's time a sample, beside lightswitch's. Both run at once, under the load of the other rows. Needs /sys/kernel/debug to be mounted.
+/// Starts lightswitch with its arguments where debugfs, which it needs, is mounted for it alone.
+const WITH_DEBUGFS: [&str; 4] =
+    ["--mount", "sh", "-c", r#"[ -d /sys/kernel/debug/tracing ] || mount -t debugfs none /sys/kernel/debug; exec "$0" "$@""#];
+
+/// BPF's time a sample, beside lightswitch's. Both run at once, under the load of the other rows.
 fn beside_others(table: &mut Table) {
     let _load = load();
     let beside = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench-tools").join("bin/lightswitch");
@@ -258,9 +263,11 @@ fn beside_others(table: &mut Table) {
         let folded = scratch().join("bench.folded").to_string_lossy().into_owned();
         let seconds = seconds().to_string();
         let of_ours = ["record", "-d", &seconds, "-F", hertz, "--force", "-o", &folded];
-        let of_theirs = ["--duration", &seconds, "--sample-freq", hertz, "--sender", "none"];
+        let path = beside.to_string_lossy();
+        let of_theirs =
+            [&WITH_DEBUGFS[..], &[&path, "--duration", &seconds, "--sample-freq", hertz, "--sender", "none"]].concat();
         let (ours, theirs) = std::thread::scope(|scope| {
-            let theirs = scope.spawn(|| beside.exists().then(|| each_run(&beside.to_string_lossy(), &of_theirs)).flatten());
+            let theirs = scope.spawn(|| beside.exists().then(|| each_run("unshare", &of_theirs)).flatten());
             (each_run(FLAMETOP, &of_ours), theirs.join().expect("measured"))
         });
         let line = |program, figure: Option<f64>| Line {
@@ -280,29 +287,40 @@ fn beside_others(table: &mut Table) {
 }
 
 /// Returns the microseconds of BPF for each sample while a profiler runs to its end. Its first seconds do not count. A sample is a run of
-/// the BPF program with the longest total time.
+/// the BPF program that takes most time from then on.
 fn each_run(program: &str, args: &[&str]) -> Option<f64> {
     let mut child =
         Command::new(program).args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
     let begin = Instant::now();
-    let (mut first, mut last) = (None, None);
+    let (mut first, mut last) = (BTreeMap::new(), BTreeMap::new());
     while let Ok(None) = child.try_wait() {
-        let seen = bpf_of_samples(child.id());
-        if begin.elapsed() > Duration::from_secs(5) {
-            first = first.or(seen);
+        let seen = costs_of_programs(child.id());
+        if !seen.is_empty() {
+            if begin.elapsed() < Duration::from_secs(5) {
+                first.clone_from(&seen);
+            }
+            last = seen;
         }
-        last = seen.or(last);
         std::thread::sleep(Duration::from_millis(250));
     }
-    let ((before, runs_before), (time, runs)) = first.zip(last).filter(|((_, before), (_, runs))| runs > before)?;
-    Some((time - before) as f64 / (runs - runs_before) as f64 / 1000.0)
+    let since = last.into_iter().map(|(id, (time, runs))| {
+        let (time_before, runs_before) = first.get(&id).copied().unwrap_or_default();
+        (time - time_before, runs - runs_before)
+    });
+    let (time, runs) = since.max().filter(|(_, runs)| *runs > 0)?;
+    Some(time as f64 / runs as f64 / 1000.0)
 }
 
 /// Returns nanoseconds and runs of the program that samples. Programs that it reaches by tail calls count as the same run, with their time.
 pub(crate) fn bpf_of_samples(pid: u32) -> Option<(u64, u64)> {
+    costs_of_programs(pid).into_values().max()
+}
+
+/// Returns nanoseconds and runs of each BPF program of a process that ran, by its id.
+fn costs_of_programs(pid: u32) -> BTreeMap<u32, (u64, u64)> {
     let ids: Vec<u32> = bpf_programs_of(pid).into_iter().map(|program| program.id).collect();
     let programs = libbpf_rs::query::ProgInfoIter::default().filter(|program| ids.contains(&program.id) && program.run_cnt > 0);
-    programs.max_by_key(|program| program.run_time_ns).map(|program| (program.run_time_ns, program.run_cnt))
+    programs.map(|program| (program.id, (program.run_time_ns, program.run_cnt))).collect()
 }
 
 /// Measures how fast the table of a compiler's largest library is made, and how soon it can be used.

@@ -116,8 +116,8 @@ impl Write for Pictures {
     }
 }
 
-/// Interval between two checks that the terminal still exists.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Interval between two checks that the terminal still exists. Each check wakes two threads.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Pushes the window's title onto the terminal's stack, and pops it.
 const PUSH_TITLE: &str = "\x1b[22;0t";

@@ -38,6 +38,8 @@ use crate::profile::{BuildId, Tgid, UserId};
 
 /// Number of workers. A question takes a few system calls; with two workers, one slow process does not delay the next.
 const WORKERS: usize = 2;
+/// From this number of waiting questions on, all workers are woken. One worker answers fewer questions sooner than another wakes up.
+const WORTH_ALL: usize = 8;
 /// A worker that works on one question for longer is left behind. Reading 65,530 mappings takes about as long.
 const PROMPT: Duration = Duration::from_millis(20);
 /// Most workers left behind by processes of one user, of root, and of all.
@@ -137,6 +139,10 @@ struct Inner {
     running: Vec<Running>,
     /// Number of workers, including those left behind.
     workers: usize,
+    /// Workers that wait for a question, without those that are being woken.
+    asleep: usize,
+    /// Workers that are being woken, and have not noticed yet.
+    woken: usize,
     next_worker: u64,
     stop: bool,
 }
@@ -202,6 +208,23 @@ impl Inner {
         self.workers.saturating_sub(self.running.iter().filter(|running| running.is_left(now)).count())
     }
 
+    /// Returns how many workers to wake, and how many to start, so that `wanted` work on the waiting questions.
+    fn wake(&mut self, wanted: usize, now: Instant) -> (usize, usize) {
+        let prompt = self.prompt_workers(now);
+        let missing = wanted.saturating_sub(prompt.saturating_sub(self.asleep));
+        let wake = missing.min(self.asleep);
+        self.asleep -= wake;
+        self.woken += wake;
+        (wake, missing - wake)
+    }
+
+    /// Notes that a worker no longer waits.
+    fn wakes_up(&mut self) {
+        // A worker whose wait ended by itself may be counted in place of one that was woken. That one is then counted here. The sum is right.
+        let count = if self.woken > 0 { &mut self.woken } else { &mut self.asleep };
+        *count = count.saturating_sub(1);
+    }
+
     /// Whether an answer is likely to come soon, to a running or waiting question.
     fn expects_answer(&self, now: Instant) -> bool {
         self.running.iter().any(|running| !running.is_left(now)) || self.turns.iter().any(|user| self.left(*user, now).0 == 0)
@@ -250,22 +273,33 @@ impl ProcessReader {
         refused
     }
 
-    /// Starts workers if questions wait and too few workers are free. To be called at each drain.
+    /// Wakes or starts workers if questions wait and too few workers are at work. To be called at each drain.
     pub(crate) fn tick(&self) {
-        let now = Instant::now();
+        self.wake(|waiting| if waiting < WORTH_ALL { waiting.min(1) } else { WORKERS });
+    }
+
+    /// Wakes or starts workers, until as many work as `wanted` returns for the number of waiting questions.
+    fn wake(&self, wanted: impl Fn(usize) -> usize) {
         let mut inner = self.shared.lock();
-        if inner.waiting_count == 0 {
-            return;
+        let wanted = wanted(inner.waiting_count);
+        let (wake, start) = inner.wake(wanted, Instant::now());
+        drop(inner);
+        // Without the lock: a worker that wakes up needs it.
+        for _ in 0..wake {
+            self.shared.work.notify_one();
         }
-        self.shared.work.notify_one();
-        while inner.prompt_workers(now) < WORKERS.min(inner.waiting_count.max(1)) {
-            let (shared, number) = (Arc::clone(&self.shared), inner.next_worker);
-            let named = std::thread::Builder::new().name(format!("processes-{number}")).stack_size(256 << 10);
-            if named.spawn(move || work(&shared, number)).is_err() {
-                break;
-            }
+        for _ in 0..start {
+            let mut inner = self.shared.lock();
+            let number = inner.next_worker;
             inner.next_worker += 1;
             inner.workers += 1;
+            drop(inner);
+            let shared = Arc::clone(&self.shared);
+            let named = std::thread::Builder::new().name(format!("processes-{number}")).stack_size(256 << 10);
+            if named.spawn(move || work(&shared, number)).is_err() {
+                self.shared.lock().workers -= 1;
+                break;
+            }
         }
     }
 
@@ -277,6 +311,8 @@ impl ProcessReader {
     /// Returns the answers that have come. Also waits for answers that are likely to come soon, at most for `patience`.
     pub(crate) fn answers_within(&self, patience: Duration) -> Vec<Answer> {
         let until = Instant::now() + patience;
+        // Somebody waits: one slow process must not delay the next.
+        self.wake(|waiting| WORKERS.min(waiting));
         let mut answers = self.answers();
         loop {
             let now = Instant::now();
@@ -338,8 +374,10 @@ fn work(shared: &ReaderQueue, worker: u64) {
             inner = shared.lock();
             inner.running.retain(|running| running.worker != worker);
         } else {
+            inner.asleep += 1;
             let (again, waited) = shared.work.wait_timeout(inner, IDLE).unwrap_or_else(PoisonError::into_inner);
             inner = again;
+            inner.wakes_up();
             if waited.timed_out() && inner.waiting_count == 0 {
                 break;
             }
@@ -452,6 +490,33 @@ mod tests {
         std::thread::sleep(PROMPT * 3);
         reader.tick();
         assert_eq!(reader.shared.lock().running.len(), 2);
+    }
+
+    #[test]
+    fn few_questions_take_one_worker_and_many_take_all() {
+        let (reader, _release) = reader();
+        let answered = |count: usize| {
+            let (begun, mut told) = (Instant::now(), 0);
+            while told < count {
+                assert!(begun.elapsed() < LONG);
+                told += reader.answers().len();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        for round in 0..20 {
+            assert!(reader.ask([question(100 + round, 2), question(200 + round, 2)]).is_empty());
+            answered(2);
+        }
+        assert_eq!(reader.shared.lock().workers, 1);
+        assert!(reader.ask((300..500).map(|tgid| question(tgid, 2))).is_empty());
+        assert_eq!(reader.shared.lock().workers, WORKERS);
+        answered(200);
+        let begun = Instant::now();
+        while reader.shared.lock().asleep < WORKERS {
+            assert!(begun.elapsed() < LONG);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(reader.shared.lock().woken, 0);
     }
 
     #[test]
