@@ -291,7 +291,7 @@ fn assert_mapped_files_are_let_go(args: &[&str]) {
     drop((attacker, witness));
     // Without the fix memory grew by 4.7 MB a second. Other programs of the machine may be named meanwhile: a large file takes up to 30 MB,
     // once, and gives it back some seconds later. So the growth in a second is the median over all spans of three seconds: one step up
-    // and one step down leave it as it is.
+    // and one step down do not change it.
     let mut growths: Vec<i64> = sizes.windows(4).map(|span| (span[3] as i64 - span[0] as i64) / 3).collect();
     println!("bytes: {sizes:?}; {said}");
     growths.sort_unstable();

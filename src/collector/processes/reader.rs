@@ -220,7 +220,7 @@ impl Inner {
 
     /// Notes that a worker no longer waits.
     fn wakes_up(&mut self) {
-        // A worker whose wait ended by itself may be counted in place of one that was woken. That one is then counted here. The sum is right.
+        // One worker may time out while another is woken. Then they swap their counts, and the sum is right.
         let count = if self.woken > 0 { &mut self.woken } else { &mut self.asleep };
         *count = count.saturating_sub(1);
     }
