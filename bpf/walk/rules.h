@@ -94,8 +94,8 @@ __noinline int find_cfa(struct cpu_state *cpu, __u64 rule)
 
 /*
  * Goes to the caller by a rule. Returns whether the walk ends. Global: inside of the loop the verifier would follow all of its paths
- * again and again. That would be 218,987 instructions and 0.25 s on 6.18, instead of 11,060 and 10 ms. find_cfa() is global too, so that
- * the verifier does not combine its paths with the paths here.
+ * again and again. On 6.18 it would follow 218,987 instructions in 0.25 s. Now it follows 11,060 in 10 ms. find_cfa() is global for the same
+ * reason: the verifier does not combine its paths with the paths here.
  */
 __noinline int apply_rule(struct cpu_state *cpu, __u64 rule)
 {

@@ -7,8 +7,8 @@ use crate::profile::{Cpu, EventSource, FrameId, Losses, NameRequest, Tgid, Threa
 /// Result of [`Collector::drain`](super::Collector::drain). It is reused from drain to drain, to save allocations.
 #[derive(Default, Debug)]
 pub struct Batch {
-    /// The samples, oldest first. A sample that waited for its process or for a table may be older than samples of earlier batches: by 2.5 s
-    /// at most.
+    /// The samples, oldest first. A sample that waited for its process or for a table may be older than samples of earlier batches, by
+    /// about 2.5 s at most.
     pub samples: Vec<Collected>,
     /// The frames of all samples.
     pub frames: Vec<FrameId>,

@@ -493,6 +493,16 @@ mod tests {
     }
 
     #[test]
+    fn whoever_waits_for_an_answer_has_it_beside_a_process_that_does_not_answer() {
+        let (reader, _release) = reader();
+        assert!(reader.ask([question(1, 1), question(2, 2)]).is_empty());
+        let begun = Instant::now();
+        let told: Vec<u32> = reader.answers_within(LONG).iter().map(|answer| answer.question.tgid).collect();
+        assert_eq!(told, [2]);
+        assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
+    }
+
+    #[test]
     fn few_questions_take_one_worker_and_many_take_all() {
         let (reader, _release) = reader();
         let answered = |count: usize| {
