@@ -176,6 +176,7 @@ struct mm_struct {
 	__u64 vmacache_seqnum;
 	struct maple_tree mm_mt; /* 6.1 */
 	int mm_lock_seq; /* 6.4 to early 6.12 */
+	unsigned long start_stack;
 	__u64 *pgd;
 	mm_context_t context;
 	struct uprobes_state uprobes_state;

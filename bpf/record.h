@@ -123,6 +123,7 @@ struct object_key {
 #define DUMP_PAGE 4096
 #define DUMP_PAGES 5
 #define LARGE_DUMP_PAGES 17
+#define FAR_DUMP_PAGES 15
 
 /* A stack dump. Holds registers and stack of the frame where a walk met code without a table. */
 struct stack_dump {
@@ -130,16 +131,18 @@ struct stack_dump {
 	__u64 pc;
 	__u32 cpu;
 	__u32 valid; /* a bit for each register that is known, by DWARF numbers */
-	__u32 bytes; /* of the stack that were copied, from the stack pointer on */
+	__u32 copied; /* a bit for each page of `stack` that could be read */
 	__u16 frames; /* user frames of the sample before this one */
 	__u8 is_return; /* pc is a return address */
 	__u8 guessed; /* the frame was found without unwind information */
 	__u8 switches; /* stacks that were left for another one */
 	__u8 reserved[3];
+	__u16 far; /* number of pages between the first page of `stack` and the first page of the far end */
+	__u16 reserved2;
 	struct object_key key; /* the file of the code at pc, if it has no table; all zero: not known */
 	__u64 regs[32];
-	/* Begins with the page of the stack pointer. */
-	__u8 stack[LARGE_DUMP_PAGES * DUMP_PAGE];
+	/* Pages from that of the stack pointer on. Behind LARGE_DUMP_PAGES: pages of the stack's far end, where it began to grow. */
+	__u8 stack[(LARGE_DUMP_PAGES + FAR_DUMP_PAGES) * DUMP_PAGE];
 };
 #define DUMP_BYTES(pages) (__builtin_offsetof(struct stack_dump, stack) + (pages) * DUMP_PAGE)
 
@@ -419,10 +422,11 @@ OFFSET_IS(struct moved_place, tgid, 8);
 _Static_assert(sizeof(struct moved_place) == 16 && sizeof(struct moved_text) == 16, "see moved.rs");
 OFFSET_IS(struct stack_dump, pc, 8);
 OFFSET_IS(struct stack_dump, cpu, 16);
-OFFSET_IS(struct stack_dump, bytes, 24);
+OFFSET_IS(struct stack_dump, copied, 24);
 OFFSET_IS(struct stack_dump, frames, 28);
 OFFSET_IS(struct stack_dump, is_return, 30);
 OFFSET_IS(struct stack_dump, switches, 32);
+OFFSET_IS(struct stack_dump, far, 36);
 OFFSET_IS(struct stack_dump, key, 40);
 OFFSET_IS(struct stack_dump, regs, 56);
 OFFSET_IS(struct stack_dump, stack, 312);

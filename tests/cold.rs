@@ -21,8 +21,8 @@ const BUILD_ID: &str = "-Wl,--build-id=0x500a4b500a4b500a4b500a4b000000000000000
 const MARK: &[u8] = &[0x50, 0x0a, 0x4b, 0x50, 0x0a, 0x4b, 0x50, 0x0a, 0x4b, 0x50, 0x0a, 0x4b];
 
 /// Without frame pointers: nothing can be guessed.
-fn once() -> Program {
-    Program::build_with("once.c", &["-O2", "-fomit-frame-pointer", BUILD_ID])
+fn once(options: &[&str]) -> Program {
+    Program::build_with("once.c", &[&["-O2", "-fomit-frame-pointer", "-pthread", BUILD_ID], options].concat())
 }
 
 /// Copies of a program, each with a different build id.
@@ -46,9 +46,9 @@ fn collector(frequency: u32) -> (Collector, Arc<Names>) {
 }
 
 /// Runs copies of a program, `a_second` of them each second. Returns how many user stacks of their samples ended in each way.
-fn ends_of_copies(count: u32, a_second: u32, microseconds: &str) -> BTreeMap<String, usize> {
+fn ends_of_copies(program: &Program, count: u32, a_second: u32, microseconds: &str) -> BTreeMap<String, usize> {
     let directory = tempfile::tempdir().unwrap();
-    let programs = copies(&once(), count, directory.path());
+    let programs = copies(program, count, directory.path());
     let (mut collector, names) = collector(499);
     let (mut batch, mut ends) = (Batch::default(), BTreeMap::<String, usize>::new());
     let mut drain = |collector: &mut Collector, is_last: bool| {
@@ -98,13 +98,22 @@ fn assert_whole(ends: &BTreeMap<String, usize>, least: usize) {
 #[test]
 fn programs_of_two_milliseconds_are_whole_from_their_first_sample_on() {
     let _alone = alone();
-    assert_whole(&ends_of_copies(400, 200, "2000"), 150);
+    assert_whole(&ends_of_copies(&once(&[]), 400, 200, "2000"), 150);
 }
 
 #[test]
 fn programs_of_fifty_milliseconds_are_whole_from_their_first_sample_on() {
     let _alone = alone();
-    assert_whole(&ends_of_copies(60, 20, "50000"), 500);
+    assert_whole(&ends_of_copies(&once(&[]), 60, 20, "50000"), 500);
+}
+
+/// The copy of a stack has its first pages and its far end. What lies between is one frame.
+#[test]
+fn a_frame_of_a_megabyte_is_passed_from_the_first_sample_on() {
+    let _alone = alone();
+    for options in [&["-DLARGE=1048576"][..], &["-DLARGE=1048576", "-DTHREAD"]] {
+        assert_whole(&ends_of_copies(&once(options), 40, 20, "50000"), 300);
+    }
 }
 
 /// Without build ids, a file is known by its inode. File systems give that to the next file.
@@ -152,7 +161,7 @@ fn a_program_that_has_the_inode_of_another_is_walked_by_its_own_table() {
 fn stacks_beyond_the_budget_are_counted_and_no_sample_is_lost() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
-    let program = copies(&once(), 1, directory.path()).remove(0);
+    let program = copies(&once(&[]), 1, directory.path()).remove(0);
     let (mut collector, _) = collector(9_000);
     let mut batch = Batch::default();
     collector.drain(&mut batch).unwrap();

@@ -9,8 +9,12 @@
  *   cpu_states[…].sample ─► records        flags: SAMPLE_HAS_DUMP
  *   registers, stack ─────► stack_dumps    same CPU, same time
  *
- * A dump has 5 pages. The first page may be partly below the stack pointer. That is enough for nearly all stacks of small programs. If
- * the stack continues behind 5 pages, the dump has 17 pages: a compiler's threads need as much.
+ * A dump begins with the page of the stack pointer, and has the first pages of the stack:
+ *
+ *   5 pages             nearly all stacks of small programs
+ *   17 pages            deeper stacks, as a compiler's threads have them
+ *   17 pages and 15     stacks that are deeper still. The 15 pages are those of the stack's far end. So a walk can pass a frame with a large
+ *                       array or struct: a frame of rustc's takes 540 kB.
  *
  * Dumps have a separate ring buffer, so they never take room from samples. Each CPU may copy `most_dump_pages` in about a second, and
  * half of them for any one user other than root. A page takes about 0.4 µs.
@@ -28,6 +32,9 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 22);
 } stack_dumps SEC(".maps");
+
+/* Most pages of a stack whose far end is copied: 64 MiB. A coroutine's stack is farther from the end of its thread's stack. */
+#define MAX_STACK_PAGES 16384
 
 /* Tells whether the budget allows `pages` more pages on this CPU. If so, counts them. */
 static __always_inline int may_dump(struct cpu_state *cpu, __u32 pages)
@@ -55,13 +62,26 @@ static __always_inline int may_dump(struct cpu_state *cpu, __u32 pages)
 	return 1;
 }
 
-/* Fills in a dump and sends it. `pages` is a constant. */
-static __always_inline void fill_dump(struct cpu_state *cpu, struct stack_dump *dump, int pages)
+/*
+ * Returns the number of pages from `page` to the page where the thread's stack began to grow. Returns 0 if that is not known. Thread
+ * libraries keep a thread's data at this end of its stack. The stack of a main thread ends at its arguments.
+ */
+static __always_inline __u32 pages_of_stack(struct task_struct *task, __u64 page)
+{
+	struct mm_struct *mm = task->mm;
+	__u64 end = thread_pointer(task);
+
+	if (end <= page)
+		end = mm ? mm->start_stack : 0;
+	__u64 pages = (end - page + DUMP_PAGE - 1) / DUMP_PAGE;
+
+	return pages <= MAX_STACK_PAGES ? pages : 0;
+}
+
+/* Fills in a dump and sends it. It has room for `pages`. */
+static __always_inline void fill_dump(struct cpu_state *cpu, struct stack_dump *dump, __u32 pages, __u32 far)
 {
 	struct walk *walk = &cpu->walk;
-	__u64 sp = walk->regs[REG_SP];
-	__u32 slack = sp & (DUMP_PAGE - 1);
-	__u32 bytes = DUMP_PAGE - slack;
 
 	dump->time = cpu->sample.header.time;
 	dump->cpu = cpu->sample.header.cpu;
@@ -74,22 +94,25 @@ static __always_inline void fill_dump(struct cpu_state *cpu, struct stack_dump *
 	dump->reserved[0] = 0;
 	dump->reserved[1] = 0;
 	dump->reserved[2] = 0;
+	dump->far = far;
+	dump->reserved2 = 0;
 	dump->key = walk->map.kind == CODE_WITHOUT_TABLE && walk->map.size ? walk->missing : (struct object_key){};
 #pragma unroll
 	for (int i = 0; i < 32; i++)
 		dump->regs[i] = walk->regs[i];
-	/* Page by page: a read that fails in the middle leaves nothing. */
-	if (bpf_probe_read_user(dump->stack + slack, bytes, (void *)sp)) {
-		bytes = 0;
-	} else {
-#pragma unroll
-		for (int i = 1; i < pages; i++) {
-			if (bpf_probe_read_user(dump->stack + i * DUMP_PAGE, DUMP_PAGE, (void *)(sp - slack + i * DUMP_PAGE)))
-				break;
-			bytes += DUMP_PAGE;
-		}
+	/*
+	 * Page by page, because a page that was never written cannot be read here. There is no branch: the verifier would follow each
+	 * combination of pages. All but `i` and `pages` stays in memory, because arm64 on Linux 6.1 has no stack left.
+	 */
+	dump->copied = 0;
+	for (__u32 i = 0; i < pages; i++) {
+		__u64 page = i < LARGE_DUMP_PAGES ? i : dump->far + i - LARGE_DUMP_PAGES;
+		__u64 from = (walk->regs[REG_SP] & ~(DUMP_PAGE - 1ULL)) + page * DUMP_PAGE;
+		__u64 failed = bpf_probe_read_user(dump->stack + i * DUMP_PAGE, DUMP_PAGE, (void *)from);
+
+		OPAQUE(failed);
+		dump->copied |= (__u32)(~failed >> 63) << i;
 	}
-	dump->bytes = bytes;
 	/* The request for the table wakes user space. */
 	bpf_ringbuf_submit(dump, BPF_RB_NO_WAKEUP);
 }
@@ -105,12 +128,13 @@ static __always_inline int has_exchanged_returns(void)
 __noinline int dump_stack(struct cpu_state *cpu)
 {
 	struct stack_dump *dump;
+	__u32 room = LARGE_DUMP_PAGES + FAR_DUMP_PAGES, far = 0;
 	__u64 word;
 
 	if (!cpu)
 		return 0;
 	struct walk *walk = &cpu->walk;
-	__u64 sp = walk->regs[REG_SP];
+	__u64 page = walk->regs[REG_SP] & ~(DUMP_PAGE - 1ULL);
 
 	if (walk->dump || !most_dump_pages)
 		return 0;
@@ -118,22 +142,34 @@ __noinline int dump_stack(struct cpu_state *cpu)
 	if (has_exchanged_returns())
 		return 0;
 	walk->dump = DUMP_REFUSED;
-	if (!bpf_probe_read_user(&word, sizeof(word), (void *)((sp & ~(DUMP_PAGE - 1ULL)) + DUMP_PAGES * DUMP_PAGE)) &&
-	    may_dump(cpu, LARGE_DUMP_PAGES)) {
+	__u32 pages = pages_of_stack(WITHOUT_TRUST(bpf_get_current_task_btf()), page);
+
+	/* The end of a coroutine's stack is not known. */
+	if (!pages && !bpf_probe_read_user(&word, sizeof(word), (void *)(page + DUMP_PAGES * DUMP_PAGE)))
+		pages = LARGE_DUMP_PAGES;
+	if (pages > LARGE_DUMP_PAGES && may_dump(cpu, LARGE_DUMP_PAGES + FAR_DUMP_PAGES)) {
+		far = pages - FAR_DUMP_PAGES;
+		if (far < LARGE_DUMP_PAGES)
+			far = LARGE_DUMP_PAGES;
+		dump = bpf_ringbuf_reserve(&stack_dumps, DUMP_BYTES(LARGE_DUMP_PAGES + FAR_DUMP_PAGES), 0);
+		if (dump)
+			goto reserved;
+	}
+	if (pages > DUMP_PAGES && may_dump(cpu, LARGE_DUMP_PAGES)) {
+		room = LARGE_DUMP_PAGES;
 		dump = bpf_ringbuf_reserve(&stack_dumps, DUMP_BYTES(LARGE_DUMP_PAGES), 0);
-		if (dump) {
-			fill_dump(cpu, dump, LARGE_DUMP_PAGES);
-			walk->dump = DUMP_SENT;
-			return 0;
-		}
+		if (dump)
+			goto reserved;
 	}
 	if (!may_dump(cpu, DUMP_PAGES))
 		return 0;
+	room = DUMP_PAGES;
 	dump = bpf_ringbuf_reserve(&stack_dumps, DUMP_BYTES(DUMP_PAGES), 0);
-	if (dump) {
-		fill_dump(cpu, dump, DUMP_PAGES);
-		walk->dump = DUMP_SENT;
-	}
+	if (!dump)
+		return 0;
+reserved:
+	fill_dump(cpu, dump, room, far);
+	walk->dump = DUMP_SENT;
 	return 0;
 }
 

@@ -79,14 +79,25 @@ pub trait Code {
     fn at(&mut self, address: u64) -> At;
 }
 
-/// Memory that was copied.
-#[derive(Clone, Copy, Debug)]
-pub struct Memory<'a> {
+/// A piece of memory that was copied.
+#[derive(Clone, Debug)]
+pub struct Piece {
     /// Address of the first byte.
     pub start: u64,
     /// The bytes.
-    pub bytes: &'a [u8],
+    pub bytes: Vec<u8>,
 }
+
+impl Piece {
+    fn word(&self, address: u64) -> Option<u64> {
+        let offset = usize::try_from(address.checked_sub(self.start)?).ok()?;
+        self.bytes.get(offset..)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
+    }
+}
+
+/// Memory that was copied, in pieces.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory<'a>(pub &'a [Piece]);
 
 impl Memory<'_> {
     /// Returns the word at an address, if it was copied. Unaligned words are never part of a frame.
@@ -94,9 +105,7 @@ impl Memory<'_> {
         if !address.is_multiple_of(8) {
             return Err(UserEnd::BadFrame);
         }
-        let offset = address.checked_sub(self.start).and_then(|offset| usize::try_from(offset).ok());
-        let bytes = offset.and_then(|offset| self.bytes.get(offset..)?.first_chunk());
-        bytes.map(|bytes| u64::from_ne_bytes(*bytes)).ok_or(UserEnd::Dump)
+        self.0.iter().find_map(|piece| piece.word(address)).ok_or(UserEnd::Dump)
     }
 }
 
@@ -420,14 +429,32 @@ mod tests {
         ]);
         // rsp: saved rbp = STACK + 24, return to 0x1018; there: local, saved rbp, return to 0x1028.
         let bytes = stack(&[STACK + 24, 0x1018, 1, 2, 0x1028]);
-        let memory = Memory { start: STACK, bytes: &bytes };
+        let memory = [Piece { start: STACK, bytes: bytes.clone() }];
         let start = registers(0x1008, &[(7, STACK), (6, 77)]);
-        let (frames, end) = walk(X86, &start, memory, &mut code);
+        let (frames, end) = walk(X86, &start, Memory(&memory), &mut code);
         assert_eq!((pcs(&frames), end), (vec![0x1008, 0x1018, 0x1028], UserEnd::Root));
         assert_eq!(frames.iter().map(|frame| frame.is_return).collect::<Vec<_>>(), [false, true, true]);
 
         // The copy ends before the last return address: nothing is made up.
-        let (frames, end) = walk(X86, &start, Memory { start: STACK, bytes: &bytes[..32] }, &mut code);
+        let (frames, end) = walk(X86, &start, Memory(&[Piece { start: STACK, bytes: bytes[..32].to_vec() }]), &mut code);
+        assert_eq!((pcs(&frames), end), (vec![0x1008, 0x1018], UserEnd::Dump));
+    }
+
+    #[test]
+    fn a_large_frame_needs_only_the_memory_around_it() {
+        let mut code = Pieces(vec![
+            rule(Arch::X86_64, frame(Cfa::Register(Reg(7), 16), Fp::Unchanged)),
+            rule(Arch::X86_64, frame(Cfa::Register(Reg(7), 1 << 20), Fp::Unchanged)),
+            rule(Arch::X86_64, frame(Cfa::Register(Reg(7), 16), Fp::Unchanged)),
+            rule(Arch::X86_64, Rule::Root),
+        ]);
+        let far = STACK + 16 + (1 << 20) - 8;
+        let pieces =
+            [Piece { start: STACK, bytes: stack(&[1, 0x1018]) }, Piece { start: far, bytes: stack(&[0x1028, 2, 0x1038]) }];
+        let start = registers(0x1008, &[(7, STACK)]);
+        let (frames, end) = walk(X86, &start, Memory(&pieces), &mut code);
+        assert_eq!((pcs(&frames), end), (vec![0x1008, 0x1018, 0x1028, 0x1038], UserEnd::Root));
+        let (frames, end) = walk(X86, &start, Memory(&pieces[..1]), &mut code);
         assert_eq!((pcs(&frames), end), (vec![0x1008, 0x1018], UserEnd::Dump));
     }
 
@@ -436,7 +463,8 @@ mod tests {
         let mut code =
             Pieces(vec![rule(Arch::X86_64, frame(Cfa::Register(Reg(7), 8), Fp::Unchanged)), rule(Arch::X86_64, Rule::Root)]);
         let bytes = stack(&[0x1020]);
-        let (frames, end) = walk(X86, &registers(0x1000, &[(7, STACK)]), Memory { start: STACK, bytes: &bytes }, &mut code);
+        let (frames, end) =
+            walk(X86, &registers(0x1000, &[(7, STACK)]), Memory(&[Piece { start: STACK, bytes: bytes.clone() }]), &mut code);
         assert_eq!((pcs(&frames), end), (vec![0x1000, 0x1020], UserEnd::Root));
     }
 
@@ -456,8 +484,12 @@ mod tests {
             (At::Nothing, 0, UserEnd::NoCode),
         ] {
             let bytes = stack(&[word]);
-            let (frames, ended) =
-                walk(X86, &registers(0x1000, &[(7, STACK)]), Memory { start: STACK, bytes: &bytes }, &mut Pieces(vec![at]));
+            let (frames, ended) = walk(
+                X86,
+                &registers(0x1000, &[(7, STACK)]),
+                Memory(&[Piece { start: STACK, bytes: bytes.clone() }]),
+                &mut Pieces(vec![at]),
+            );
             assert_eq!((pcs(&frames), ended), (vec![0x1000], end));
         }
     }
@@ -466,7 +498,8 @@ mod tests {
     fn a_recursion_without_end_is_cut() {
         let mut code = Pieces(vec![rule(Arch::X86_64, frame(Cfa::Register(Reg(7), 8), Fp::Unchanged))]);
         let bytes = stack(&[0x1008; 4000]);
-        let (frames, end) = walk(X86, &registers(0x1000, &[(7, STACK)]), Memory { start: STACK, bytes: &bytes }, &mut code);
+        let (frames, end) =
+            walk(X86, &registers(0x1000, &[(7, STACK)]), Memory(&[Piece { start: STACK, bytes: bytes.clone() }]), &mut code);
         assert_eq!((frames.len(), end), (MOST_FRAMES, UserEnd::Cut));
     }
 
@@ -485,7 +518,7 @@ mod tests {
         let bytes = stack(&words);
         let mut start = registers(0x1008, &[(7, STACK)]);
         start.is_return = true;
-        let (frames, end) = walk(X86, &start, Memory { start: STACK, bytes: &bytes }, &mut code);
+        let (frames, end) = walk(X86, &start, Memory(&[Piece { start: STACK, bytes: bytes.clone() }]), &mut code);
         assert_eq!((pcs(&frames), end), (vec![0x1008, 0x1010, 0x1028], UserEnd::Root));
         assert_eq!(frames.iter().map(|frame| frame.is_return).collect::<Vec<_>>(), [true, false, true]);
     }
@@ -505,11 +538,11 @@ mod tests {
         let mut code = Pieces([Rule::Frame(leaf), Rule::Frame(caller), Rule::Root].map(|one| rule(Arch::Aarch64, one)).to_vec());
         let bytes = stack(&[0x77, 0x12_0000_0000_1028, 0, 0]);
         let start = registers(0x1000, &[(31, STACK), (30, 0x34_0000_0000_1018), (29, 5)]);
-        let (frames, end) = walk(arm, &start, Memory { start: STACK, bytes: &bytes }, &mut code);
+        let (frames, end) = walk(arm, &start, Memory(&[Piece { start: STACK, bytes: bytes.clone() }]), &mut code);
         assert_eq!((pcs(&frames), end), (vec![0x1000, 0x1018, 0x1028], UserEnd::Root));
         // The link register is the leaf's: no later frame returns by it.
         let mut code = Pieces([Rule::Frame(leaf), Rule::Frame(leaf)].map(|one| rule(Arch::Aarch64, one)).to_vec());
-        let (_, end) = walk(arm, &start, Memory { start: STACK, bytes: &bytes }, &mut code);
+        let (_, end) = walk(arm, &start, Memory(&[Piece { start: STACK, bytes: bytes.clone() }]), &mut code);
         assert_eq!(end, UserEnd::Register);
     }
 
@@ -536,7 +569,7 @@ mod tests {
         let pc = |number: u64| 0x1010 + number * 0x100;
         let words: Vec<u64> = (1..=300).map(pc).collect();
         let bytes = stack(&words);
-        let memory = Memory { start: STACK, bytes: &bytes };
+        let memory = Memory(&[Piece { start: STACK, bytes }]);
         let start = registers(pc(0), &[(7, STACK)]);
         let (mut walked, mut code) = (Walked::from(&start, 0), Late { there: 0, asked: 0 });
         for there in 0..=300 {
@@ -562,7 +595,7 @@ mod tests {
     #[test]
     fn frames_before_a_copy_count() {
         let bytes = stack(&[0x1020; 3000]);
-        let memory = Memory { start: STACK, bytes: &bytes };
+        let memory = Memory(&[Piece { start: STACK, bytes }]);
         for before in [0, 1, 100, 2047] {
             let mut walked = Walked::from(&registers(0x1010, &[(7, STACK)]), before);
             let end = walked.go_on(X86, memory, &mut Endless);

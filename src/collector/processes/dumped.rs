@@ -261,7 +261,7 @@ impl ProcessTable {
             unknown: None,
             rules,
         };
-        let memory = Memory { start: dump.start, bytes: &dump.stack };
+        let memory = Memory(&dump.stack);
         let machine = Machine { arch: Arch::OWN, signature: self.signature };
         let walked = match so_far {
             Some(walked) if code.at(walked.code_address()) == At::NoTable => (walked, UserEnd::NoTable),

@@ -49,7 +49,7 @@ impl Waiting {
     pub(super) fn cost(&self) -> usize {
         let frames =
             self.so_far.as_ref().map_or(0, |walked| size_of::<Walked>() + walked.frames.capacity() * size_of::<WalkedFrame>());
-        self.record.len() + self.dump.stack.len() + frames + size_of::<Waiting>() + 32
+        self.record.len() + self.dump.stack_bytes() + frames + size_of::<Waiting>() + 32
     }
 }
 
@@ -74,8 +74,8 @@ impl Dumped {
         let of_user = self.of_user.entry(waiting.user).or_default();
         // Long copies may take three quarters of each limit.
         let is_tight = |bytes: usize| (*of_user + bytes) * 4 > limit * 3 || (self.bytes + bytes) * 4 > MAX_BYTES * 3;
-        if waiting.dump.stack.len() > SHORT && is_tight(waiting.cost()) {
-            waiting.dump.stack = waiting.dump.stack.get(..SHORT).unwrap_or_default().into();
+        if waiting.dump.stack_bytes() > SHORT && is_tight(waiting.cost()) {
+            waiting.dump.shorten(SHORT);
         }
         let bytes = waiting.cost();
         if *of_user + bytes > limit || self.bytes + bytes > MAX_BYTES {

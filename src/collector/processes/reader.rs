@@ -497,7 +497,11 @@ mod tests {
         let (reader, _release) = reader();
         assert!(reader.ask([question(1, 1), question(2, 2)]).is_empty());
         let begun = Instant::now();
-        let told: Vec<u32> = reader.answers_within(LONG).iter().map(|answer| answer.question.tgid).collect();
+        let mut told = Vec::new();
+        // On a busy machine, a worker that answers may be left behind at first.
+        while told.is_empty() && begun.elapsed() < LONG {
+            told.extend(reader.answers_within(LONG).iter().map(|answer| answer.question.tgid));
+        }
         assert_eq!(told, [2]);
         assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
     }

@@ -8,7 +8,7 @@ use std::mem::offset_of;
 use super::script::Script;
 use crate::object::numbers::{array_at, u16_at, u32_at, u64_at};
 use crate::profile::{FileNamespace, UserEnd, UserId};
-use crate::unwind::walk::{Registers, WalkedFrame};
+use crate::unwind::walk::{Piece, Registers, WalkedFrame};
 
 /// Length of a task's name, including its zero bytes: `TASK_COMM_LEN`.
 pub(crate) const COMM_LENGTH: usize = 16;
@@ -40,9 +40,10 @@ pub(crate) const HAS_SCRIPT: u8 = 8;
 /// Most bytes of a stack dump.
 pub(crate) const MAX_DUMP: usize = size_of::<StackDumpRecord>();
 
-/// Bytes of a page of a dump, and the highest number of pages: `DUMP_PAGE`, `LARGE_DUMP_PAGES`.
+/// Bytes of a page of a dump, and the highest numbers of pages: `DUMP_PAGE`, `LARGE_DUMP_PAGES`, `FAR_DUMP_PAGES`.
 const DUMP_PAGE: usize = 4096;
 const LARGE_DUMP_PAGES: usize = 17;
+const FAR_DUMP_PAGES: usize = 15;
 
 /// Identity of a file's content, from the kernel: `struct object_key`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -170,18 +171,19 @@ struct StackDumpRecord {
     pc: u64,
     cpu: u32,
     valid: u32,
-    bytes: u32,
+    copied: u32,
     frames: u16,
     is_return: u8,
     guessed: u8,
     switches: u8,
     reserved: [u8; 3],
-    reserved2: u32,
+    far: u16,
+    reserved2: u16,
     inode: u64,
     device: u32,
     generation: u32,
     regs: [u64; 32],
-    stack: [u8; LARGE_DUMP_PAGES * DUMP_PAGE],
+    stack: [u8; (LARGE_DUMP_PAGES + FAR_DUMP_PAGES) * DUMP_PAGE],
 }
 
 /// `struct fork_counters`.
@@ -220,10 +222,11 @@ const _: () = {
     assert!(offset_of!(WishRecord, files) == offset_of!(SampleHeader, files));
     assert!(size_of::<WishRecord>() == 64);
     assert!(offset_of!(StackDumpRecord, cpu) == 16);
-    assert!(offset_of!(StackDumpRecord, bytes) == 24);
+    assert!(offset_of!(StackDumpRecord, copied) == 24);
     assert!(offset_of!(StackDumpRecord, frames) == 28);
     assert!(offset_of!(StackDumpRecord, is_return) == 30);
     assert!(offset_of!(StackDumpRecord, switches) == 32);
+    assert!(offset_of!(StackDumpRecord, far) == 36);
     assert!(offset_of!(StackDumpRecord, inode) == 40);
     assert!(offset_of!(StackDumpRecord, regs) == 56);
     assert!(offset_of!(StackDumpRecord, stack) == 312);
@@ -412,7 +415,7 @@ fn key_at(bytes: &[u8], offset: usize) -> Option<ObjectKey> {
     Some(ObjectKey { inode: u64_at(bytes, offset)?, device: u32_at(bytes, offset + 8)?, generation: u32_at(bytes, offset + 12)? })
 }
 
-/// Registers and stack of a frame that could not be walked yet: `struct stack_dump`, without the bytes that were not copied.
+/// Registers and stack of a frame that could not be walked yet: `struct stack_dump`, without the pages that were not copied.
 #[derive(Clone, Debug)]
 pub(crate) struct StackDump {
     /// CPU and time of its sample.
@@ -422,9 +425,8 @@ pub(crate) struct StackDump {
     pub(crate) key: Option<ObjectKey>,
     /// Number of user frames in the sample before this frame.
     pub(crate) frames: usize,
-    /// Address of the first byte of `stack`.
-    pub(crate) start: u64,
-    pub(crate) stack: Box<[u8]>,
+    /// The copied pieces of the stack, from the stack pointer on.
+    pub(crate) stack: Vec<Piece>,
 }
 
 impl StackDump {
@@ -443,10 +445,7 @@ impl StackDump {
             guessed: byte(offset_of!(StackDumpRecord, guessed))? != 0,
             switches: byte(offset_of!(StackDumpRecord, switches))?,
         };
-        let start = *values.get(sp)?;
-        let length = usize::try_from(u32_at(bytes, offset_of!(StackDumpRecord, bytes))?).ok()?;
-        // The buffer begins with the page that contains the stack pointer.
-        let from = offset_of!(StackDumpRecord, stack) + usize::try_from(start).ok()? % DUMP_PAGE;
+        let sp = *values.get(sp)?;
         Some(StackDump {
             of: (u32_at(bytes, offset_of!(StackDumpRecord, cpu))?, u64_at(bytes, offset_of!(StackDumpRecord, time))?),
             registers,
@@ -454,9 +453,47 @@ impl StackDump {
             key: key_at(bytes, offset_of!(StackDumpRecord, inode))
                 .filter(|key| ![ObjectKey::VDSO, ObjectKey::MOVED].contains(key)),
             frames: u16_at(bytes, offset_of!(StackDumpRecord, frames))?.into(),
-            start,
-            stack: bytes.get(from..from.checked_add(length)?)?.into(),
+            stack: StackDump::pieces(bytes, sp)?,
         })
+    }
+
+    /// Returns the copied pages from the stack pointer on: a piece for each run of pages in the first part, and in the far end.
+    fn pieces(bytes: &[u8], sp: u64) -> Option<Vec<Piece>> {
+        let copied = u32_at(bytes, offset_of!(StackDumpRecord, copied))?;
+        let far = u64::from(u16_at(bytes, offset_of!(StackDumpRecord, far))?);
+        let mut pieces = Vec::new();
+        for (pages, number) in [(0..LARGE_DUMP_PAGES, 0), (LARGE_DUMP_PAGES..LARGE_DUMP_PAGES + FAR_DUMP_PAGES, far)] {
+            let is_copied = |page: &usize| copied >> page & 1 != 0;
+            let mut page = pages.start;
+            while page < pages.end {
+                let run = (page..pages.end).take_while(is_copied).count();
+                if run > 0 {
+                    let from = offset_of!(StackDumpRecord, stack) + page * DUMP_PAGE;
+                    let offset = (number + (page - pages.start) as u64) * DUMP_PAGE as u64;
+                    let start = (sp - sp % DUMP_PAGE as u64).checked_add(offset)?;
+                    // The first page may begin below the stack pointer.
+                    let below = sp.saturating_sub(start);
+                    let stack = bytes.get(from + usize::try_from(below).ok()?..from + run * DUMP_PAGE)?;
+                    pieces.push(Piece { start: start + below, bytes: stack.to_vec() });
+                }
+                page += run + 1;
+            }
+        }
+        Some(pieces)
+    }
+
+    /// Bytes of the copied stack.
+    pub(crate) fn stack_bytes(&self) -> usize {
+        self.stack.iter().map(|piece| piece.bytes.capacity()).sum()
+    }
+
+    /// Keeps the first bytes of the stack only.
+    pub(crate) fn shorten(&mut self, most: usize) {
+        self.stack.truncate(1);
+        for piece in &mut self.stack {
+            piece.bytes.truncate(most);
+            piece.bytes.shrink_to_fit();
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::collector::wire::records::tests::record_bytes;
 use crate::profile::{BuildId, Names, Processes};
 use crate::unwind::Packed;
 use crate::unwind::table::rule::{Cfa, Fp, Frame, Ra, Rbx, Rule};
-use crate::unwind::walk::Registers;
+use crate::unwind::walk::{Piece, Registers};
 
 /// Above the kernel's PID_MAX_LIMIT, so that nothing is found in /proc.
 const PROCESS: u32 = 5_000_000;
@@ -78,8 +78,9 @@ impl World {
         values[usize::from(Arch::OWN.sp().0)] = STACK;
         let registers =
             Registers { pc: 0x10010, values, valid: 1 << Arch::OWN.sp().0, is_return: false, guessed: false, switches: 0 };
-        let stack: Vec<u8> = [1u64, 0x10020].iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let dump = StackDump { of: (3, self.time), registers, key: None, frames: 0, start: STACK, stack: stack.into() };
+        let bytes_of_stack = [1u64, 0x10020].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let stack = vec![Piece { start: STACK, bytes: bytes_of_stack }];
+        let dump = StackDump { of: (3, self.time), registers, key: None, frames: 0, stack };
         self.table.take_dumped(&Record::parse(&bytes).unwrap(), &bytes, dump, rules, batch);
     }
 
@@ -190,28 +191,39 @@ fn samples_that_wait_are_bounded() {
 
 #[test]
 fn registers_and_the_copied_bytes_are_read_from_a_dump() {
-    let mut bytes = vec![0u8; 312 + 5 * 4096];
+    let mut bytes = vec![0u8; 312 + 32 * 4096];
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
     put(0, &5u64.to_ne_bytes());
     put(8, &0x1234u64.to_ne_bytes());
     put(16, &3u32.to_ne_bytes());
     put(20, &0xffu32.to_ne_bytes());
-    put(24, &(4096u32 - 0x20).to_ne_bytes());
+    // Pages 0 and 1; 3; the first two of the far end.
+    put(24, &(0b1011u32 | 0b11 << 17).to_ne_bytes());
     put(28, &9u16.to_ne_bytes());
     put(30, &[1, 1, 2]);
+    put(36, &100u16.to_ne_bytes());
     put(40, &77u64.to_ne_bytes());
     put(48, &8u32.to_ne_bytes());
     put(52, &3u32.to_ne_bytes());
     put(56 + 8 * 7, &0x7fff_0020u64.to_ne_bytes());
     put(312 + 0x20, &0xabcdu64.to_ne_bytes());
+    put(312 + 17 * 4096, &0xef01u64.to_ne_bytes());
     let dump = StackDump::parse(&bytes, 7).unwrap();
-    assert_eq!((dump.of, dump.frames, dump.start, dump.stack.len()), ((3, 5), 9, 0x7fff_0020, 4096 - 0x20));
-    assert_eq!(dump.stack[..8], 0xabcdu64.to_ne_bytes());
+    let pieces: Vec<(u64, usize)> = dump.stack.iter().map(|piece| (piece.start, piece.bytes.len())).collect();
+    assert_eq!((dump.of, dump.frames), ((3, 5), 9));
+    assert_eq!(pieces, [(0x7fff_0020, 0x2000 - 0x20), (0x7fff_3000, 0x1000), (0x7fff_0000 + 100 * 0x1000, 0x2000)]);
+    assert_eq!(dump.stack[0].bytes[..8], 0xabcdu64.to_ne_bytes());
+    assert_eq!(dump.stack[2].bytes[..8], 0xef01u64.to_ne_bytes());
     assert_eq!(dump.key, Some(ObjectKey { inode: 77, device: 8, generation: 3 }));
     let Registers { pc, valid, is_return, guessed, switches, .. } = dump.registers;
     assert_eq!((pc, valid, is_return, guessed, switches), (0x1234, 0xff, true, true, 2));
-    // More bytes than there are.
-    bytes[24..28].copy_from_slice(&u32::MAX.to_ne_bytes());
-    assert!(StackDump::parse(&bytes, 7).is_none());
+    let mut short = dump;
+    short.shorten(64);
+    assert_eq!((short.stack.len(), short.stack_bytes()), (1, 64));
+    // More pages than there are.
+    assert!(StackDump::parse(&bytes[..312 + 17 * 4096], 7).is_none());
+    // No page could be read.
+    bytes[24..28].copy_from_slice(&[0; 4]);
+    assert!(StackDump::parse(&bytes, 7).unwrap().stack.is_empty());
     assert!(StackDump::parse(&bytes[..300], 7).is_none());
 }
