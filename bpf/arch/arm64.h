@@ -284,9 +284,7 @@ __noinline int read_page_in_copy(__u64 address)
 {
 	struct cpu_state *cpu = state_of(bpf_get_smp_processor_id());
 	struct task_struct *task = bpf_get_current_task_btf();
-	__u64 page = address & ~(PAGE_BYTES - 1ULL), below, found = 0, count = 0, entry = 0, now = 1, start = 0, end = 0, mm = 0;
-	struct vm_area_struct *vma = NULL;
-	pte_t *place = NULL;
+	__u64 below;
 
 	if (!cpu || !linear_offset || !bpf_core_field_exists(((struct vm_fault *)0)->real_address))
 		return -1;
@@ -295,9 +293,16 @@ __noinline int read_page_in_copy(__u64 address)
 	/* Written to memory and read back, the pointer becomes a number: the verifier forbids arithmetic on pointers to registers. */
 	*(volatile __u64 *)&cpu->scratch.words[0] = bpf_task_pt_regs(task);
 	below = *(volatile __u64 *)&cpu->scratch.words[0];
+	/* Neither these words nor those of the fault are on the stack: a program has 512 bytes of it for all calls. */
+	__u64 *place = &cpu->scratch.words[1], *count = &cpu->scratch.words[2];
+
+	*place = 0;
+	*count = 0;
 	/* Two pieces: if the kernel itself writes (schedule_tail of a new process), its own registers lie in between. */
 #pragma unroll
 	for (int part = 0; part < 2; part++) {
+		__u64 page = address & ~(PAGE_BYTES - 1ULL), found = 0, here = 0;
+
 		below -= WINDOW_WORDS * 8;
 		if (bpf_probe_read_kernel(cpu->window, WINDOW_WORDS * 8, (void *)below))
 			return -1;
@@ -311,21 +316,38 @@ __noinline int read_page_in_copy(__u64 address)
 			is = is >> 63 ^ 1;
 			OPAQUE(is);
 			found += is * (below + 8 * i);
-			count += is;
+			here += is;
 		}
 		OPAQUE(found);
-		OPAQUE(count);
+		OPAQUE(here);
+		*place += found;
+		*count += here;
 	}
-	if (count != 1)
+	if (*count != 1)
 		return -1;
-	struct vm_fault *fault = (void *)(found - bpf_core_field_offset(((struct vm_fault *)0)->address));
-	if (bpf_core_read(&vma, sizeof(vma), &fault->vma) || bpf_core_read(&entry, sizeof(entry), &fault->orig_pte) ||
-	    bpf_core_read(&place, sizeof(place), &fault->pte) || bpf_probe_read_kernel(&now, sizeof(now), place) ||
-	    bpf_core_read(&mm, sizeof(mm), &vma->vm_mm) || bpf_core_read(&start, sizeof(start), &vma->vm_start) ||
-	    bpf_core_read(&end, sizeof(end), &vma->vm_end))
+	struct vm_fault *fault = (void *)(*place - bpf_core_field_offset(((struct vm_fault *)0)->address));
+	struct words_of_fault {
+		struct vm_area_struct *vma;
+		pte_t *place;
+		__u64 entry, now, mm, start, end;
+	} *of = (void *)&cpu->scratch.words[3];
+
+	if (bpf_core_read(&of->vma, sizeof(of->vma), &fault->vma) ||
+	    bpf_core_read(&of->entry, sizeof(of->entry), &fault->orig_pte) ||
+	    bpf_core_read(&of->place, sizeof(of->place), &fault->pte) ||
+	    bpf_probe_read_kernel(&of->now, sizeof(of->now), of->place))
 		return -1;
-	if (now || (entry & (PTE_VALID | PTE_RDONLY)) != (PTE_VALID | PTE_RDONLY) || mm != cpu->walk.space.mm || address < start ||
-	    address >= end)
+	/* A variable of its own: `of->vma->…` in bpf_core_read() would ask for a struct words_of_fault of the kernel. */
+	struct vm_area_struct *vma = of->vma;
+
+	if (bpf_core_read(&of->mm, sizeof(of->mm), &vma->vm_mm) ||
+	    bpf_core_read(&of->start, sizeof(of->start), &vma->vm_start) ||
+	    bpf_core_read(&of->end, sizeof(of->end), &vma->vm_end))
+		return -1;
+	__u64 entry = of->entry;
+
+	if (of->now || (entry & (PTE_VALID | PTE_RDONLY)) != (PTE_VALID | PTE_RDONLY) || of->mm != cpu->walk.space.mm ||
+	    address < of->start || address >= of->end)
 		return -1;
 	return bpf_probe_read_kernel(&cpu->scratch.words[0], sizeof(__u64),
 				     (void *)(linear_offset + (entry & PTE_ADDRESS) + (address & (PAGE_BYTES - 1ULL))));

@@ -282,6 +282,7 @@ struct cpu_state {
 	__u64 words[40]; /* signal frames */
 	struct wish wishes[MAX_WISHES];
 	struct vma_scratch scratch;
+	struct mapping mapping, file; /* of search_mapping() and ends_at_guess(): a program has 512 bytes of stack for all calls */
 	struct cached_mapping mappings[CACHED_MAPPINGS] __attribute__((aligned(64)));
 	struct cached_rule rules[CACHED_RULES] __attribute__((aligned(64)));
 	struct past_stack past[PAST_STACKS];
@@ -385,7 +386,6 @@ static __always_inline void wish_for(struct cpu_state *cpu, const struct mapping
  */
 __noinline int search_mapping(struct cpu_state *cpu, __u64 address)
 {
-	struct mapping mapping, file;
 	struct object_key key;
 	struct object_place *place;
 	int result;
@@ -393,9 +393,10 @@ __noinline int search_mapping(struct cpu_state *cpu, __u64 address)
 	if (!cpu)
 		return USER_END_UNSPECIFIED;
 	struct walk *walk = &cpu->walk;
+	struct mapping *mapping = &cpu->mapping;
 	walk->mapping_misses++;
 	walk->look_at -= SEARCH_FRAMES;
-	result = find_mapping(&walk->space, address, &mapping, &cpu->scratch);
+	result = find_mapping(&walk->space, address, mapping, &cpu->scratch);
 	walk->map.size = 0;
 	switch (result) {
 	case MAPPING_FOUND:
@@ -413,19 +414,19 @@ __noinline int search_mapping(struct cpu_state *cpu, __u64 address)
 	default:
 		return USER_END_CHANGING;
 	}
-	walk->map.start = mapping.start;
-	walk->map.size = mapping.end - mapping.start;
-	walk->map.offset = mapping.page_offset << 12;
+	walk->map.start = mapping->start;
+	walk->map.size = mapping->end - mapping->start;
+	walk->map.offset = mapping->page_offset << 12;
 	walk->map.serial = 0;
 	if (walk->map.kind == CODE_ANONYMOUS) {
 		enum moved_state state = find_moved(
-			&walk->space, cpu->sample.header.tgid, &mapping, &file, &walk->map.offset, &cpu->scratch);
+			&walk->space, cpu->sample.header.tgid, mapping, &cpu->file, &walk->map.offset, &cpu->scratch);
 
 		if (state == MOVED_UNKNOWN) {
 			key = (struct object_key){ .generation = GENERATION_OF_MOVED };
 			walk->map.kind = CODE_WITHOUT_TABLE;
 			walk->missing = key;
-			wish_for(cpu, &mapping, &key);
+			wish_for(cpu, mapping, &key);
 			return 0;
 		}
 		if (state == MOVED_IS_OTHER)
@@ -433,15 +434,15 @@ __noinline int search_mapping(struct cpu_state *cpu, __u64 address)
 		if (state == MOVED_FROM_FILE) {
 			walk->map.kind = CODE_OF_FILE;
 			result = MAPPING_FOUND;
-			file.flags &= mapping.flags;
-			mapping = file;
+			cpu->file.flags &= mapping->flags;
+			*mapping = cpu->file;
 		}
 	}
 	if (walk->map.kind == CODE_OF_FILE) {
 		/* The vDSO belongs to no file: inode 0. */
-		key.inode = mapping.inode;
-		key.device = mapping.device;
-		key.generation = mapping.generation;
+		key.inode = mapping->inode;
+		key.device = mapping->device;
+		key.generation = mapping->generation;
 		if (result == MAPPING_VDSO)
 			walk->map.offset = 0;
 		place = bpf_map_lookup_elem(&files, &key);
@@ -449,14 +450,14 @@ __noinline int search_mapping(struct cpu_state *cpu, __u64 address)
 			walk->map.kind = CODE_WITHOUT_TABLE;
 			walk->missing = key;
 			if (result == MAPPING_FOUND)
-				wish_for(cpu, &mapping, &key);
+				wish_for(cpu, mapping, &key);
 			/* Not kept: its table may be there a moment later. */
 			return 0;
 		}
 		walk->map.slot = place->slot;
 		walk->map.serial = place->serial;
 	}
-	if (!(mapping.flags & MAPPING_STABLE) && walk->space.has_sequence)
+	if (!(mapping->flags & MAPPING_STABLE) && walk->space.has_sequence)
 		return 0;
 
 	/* The new entry takes the first place of the pair. The old one moves to the second. */

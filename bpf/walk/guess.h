@@ -41,7 +41,7 @@ static __always_inline int ends_at_guess(struct cpu_state *cpu, __u64 pc, int re
 {
 	struct walk *walk = &cpu->walk;
 	struct object_key key = { .generation = GENERATION_OF_CODE };
-	struct mapping mapping;
+	struct mapping *mapping = &cpu->mapping;
 	__u64 code;
 
 	pc = code_address(pc);
@@ -51,11 +51,11 @@ static __always_inline int ends_at_guess(struct cpu_state *cpu, __u64 pc, int re
 	}
 	if (pc > sizeof(code) && walk->code_wishes < MAX_CODE_WISHES &&
 	    bpf_probe_read_user(&code, sizeof(code), (void *)(pc - sizeof(code))) &&
-	    find_mapping(&walk->space, pc - 1, &mapping, &cpu->scratch) == MAPPING_FOUND) {
+	    find_mapping(&walk->space, pc - 1, mapping, &cpu->scratch) == MAPPING_FOUND) {
 		walk->code_wishes++;
-		mapping.start = pc - sizeof(code);
-		mapping.end = pc;
-		wish_for(cpu, &mapping, &key);
+		mapping->start = pc - sizeof(code);
+		mapping->end = pc;
+		wish_for(cpu, mapping, &key);
 	}
 	return ends(walk, reason);
 }
