@@ -107,7 +107,7 @@ fn programs_of_fifty_milliseconds_are_whole_from_their_first_sample_on() {
     assert_whole(&ends_of_copies(&once(&[]), 60, 20, "50000"), 500);
 }
 
-/// The copy of a stack has its first pages and its far end. What lies between is one frame.
+/// The copy of a stack has its first pages and its far end. One frame lies between them.
 #[test]
 fn a_frame_of_a_megabyte_is_passed_from_the_first_sample_on() {
     let _alone = alone();

@@ -293,7 +293,7 @@ __noinline int read_page_in_copy(__u64 address)
 	/* Written to memory and read back, the pointer becomes a number: the verifier forbids arithmetic on pointers to registers. */
 	*(volatile __u64 *)&cpu->scratch.words[0] = bpf_task_pt_regs(task);
 	below = *(volatile __u64 *)&cpu->scratch.words[0];
-	/* Neither these words nor those of the fault are on the stack: a program has 512 bytes of it for all calls. */
+	/* These words and those of the fault are kept in the scratch, because a program has 512 bytes of stack for all calls. */
 	__u64 *place = &cpu->scratch.words[1], *count = &cpu->scratch.words[2];
 
 	*place = 0;
@@ -337,7 +337,7 @@ __noinline int read_page_in_copy(__u64 address)
 	    bpf_core_read(&of->place, sizeof(of->place), &fault->pte) ||
 	    bpf_probe_read_kernel(&of->now, sizeof(of->now), of->place))
 		return -1;
-	/* A variable of its own: `of->vma->…` in bpf_core_read() would ask for a struct words_of_fault of the kernel. */
+	/* Loaded first: with `of->vma->…`, bpf_core_read() would ask for a struct words_of_fault of the kernel. */
 	struct vm_area_struct *vma = of->vma;
 
 	if (bpf_core_read(&of->mm, sizeof(of->mm), &vma->vm_mm) ||

@@ -33,7 +33,7 @@ struct {
 	__uint(max_entries, 1 << 22);
 } stack_dumps SEC(".maps");
 
-/* Most pages of a stack whose far end is copied: 64 MiB. A coroutine's stack is farther from the end of its thread's stack. */
+/* Most pages of a stack whose far end is copied: 64 MiB. Beyond that, the thread's data mostly belongs to another stack. */
 #define MAX_STACK_PAGES 16384
 
 /* Tells whether the budget allows `pages` more pages on this CPU. If so, counts them. */

@@ -37,11 +37,32 @@ pub(crate) fn complaint() -> String {
 }
 
 pub(crate) fn bpf_error(what: &'static str, error: &libbpf_rs::Error) -> CollectorError {
-    if error.kind() == libbpf_rs::ErrorKind::PermissionDenied {
+    error_with(what, error, &complaint())
+}
+
+fn error_with(what: &'static str, error: &libbpf_rs::Error, complaint: &str) -> CollectorError {
+    // EPERM: a capability is missing. EACCES: the verifier or a security module refuses the program, whoever loads it.
+    if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !complaint.contains("-EACCES") {
         let source = io::Error::new(io::ErrorKind::PermissionDenied, format!("{error:#}"));
         return CollectorError::NotPermitted { what: "load BPF programs", source };
     }
-    let complaint = complaint();
     let message = if complaint.is_empty() { format!("{error:#}") } else { format!("{error:#} ({complaint})") };
     CollectorError::Bpf { what, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_the_kernel_refuses_is_told_from_a_missing_capability() {
+        let denied = |complaint| {
+            let error = libbpf_rs::Error::from_raw_os_error(rustix::io::Errno::ACCESS.raw_os_error());
+            error_with("load the BPF programs", &error, complaint)
+        };
+        let refused = denied("prog 'take_sample': BPF program load failed: -EACCES");
+        assert!(matches!(&refused, CollectorError::Bpf { message, .. } if message.contains("take_sample")), "{refused}");
+        let missing = denied("prog 'take_sample': BPF program load failed: -EPERM");
+        assert!(matches!(missing, CollectorError::NotPermitted { .. }), "{missing}");
+    }
 }

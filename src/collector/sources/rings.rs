@@ -59,7 +59,7 @@ pub(crate) fn ring_bytes(frequency: u32, cpus: usize) -> u32 {
     u32::try_from(wanted).unwrap_or(u32::MAX).clamp(1 << 21, 1 << 26).next_power_of_two()
 }
 
-/// Returns the size of the ring of dumps: 200 small dumps or 60 large ones. Fewer dumps come between two drains, because each request for a
+/// Returns the size of the ring of dumps: 200 small dumps, 60 large ones, or 31 with a far end. Fewer dumps come between two drains, because each request for a
 /// table wakes the reader.
 pub(super) fn dump_ring_bytes(walk: Walk) -> u32 {
     match most_dump_pages(walk) {
