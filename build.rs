@@ -36,25 +36,32 @@ mod programs {
 
     fn build() -> Result<(), String> {
         let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set: run this through cargo")?);
-        let builder = |source: &str| -> Result<SkeletonBuilder, String> {
+        let builder = |source: &str, more: &[&str]| -> Result<SkeletonBuilder, String> {
             let mut builder = SkeletonBuilder::new();
             // -mcpu=v3: jumps on 32-bit halves and atomics, in every kernel that we support.
             let flags = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-mcpu=v3"];
-            builder.source(source).clang(find_clang()?).clang_args(flags);
+            builder.source(source).clang(find_clang()?).clang_args(flags.iter().chain(more));
             Ok(builder)
         };
         for name in ["sampler", "probes", "names"] {
             let source = format!("bpf/{name}.bpf.c");
-            let built = builder(&source)?.build_and_generate(out.join(format!("{name}.skel.rs")));
+            let built = builder(&source, &[])?.build_and_generate(out.join(format!("{name}.skel.rs")));
             built.map_err(|error| format!("failed to build {source}: {error:#}"))?;
         }
-        // What tests load. A package for users has no tests, and needs none.
+        // Objects for tests. A package for users has no tests, and needs none.
         for name in ["mappings", "registers", "tailcalls"] {
             let source = format!("tests/programs/{name}.bpf.c");
             println!("cargo::rerun-if-changed={source}");
             if Path::new(&source).exists() {
-                let built = builder(&source)?.obj(out.join(format!("{name}.bpf.o"))).build();
+                let built = builder(&source, &[])?.obj(out.join(format!("{name}.bpf.o"))).build();
                 built.map_err(|error| format!("failed to build {source}: {error:#}"))?;
+            }
+        }
+        if Path::new("tests/architecture").exists() {
+            for architecture in ["x86", "arm64"] {
+                let object = out.join(format!("sampler.{architecture}.bpf.o"));
+                let built = builder("bpf/sampler.bpf.c", &[&format!("-D__TARGET_ARCH_{architecture}")])?.obj(object).build();
+                built.map_err(|error| format!("failed to build the sampler for {architecture}: {error:#}"))?;
             }
         }
         Ok(())

@@ -4,6 +4,7 @@
 //! The sources are scanned as plain text: this needs nothing, is quick, and says file and line. Below, each scanner must find a
 //! violation, so that no rule can rot into one that every source meets.
 
+mod bpf_stack;
 mod imports;
 
 use std::path::{Path, PathBuf};
