@@ -384,6 +384,8 @@ pub struct Profile {
     epoch: u64,
     stacks_at_compaction: usize,
     threads_at_compaction: usize,
+    /// The number of the first sample.
+    first_at_compaction: u64,
     names: Option<Arc<Names>>,
     /// See [`Profile::set_aside`].
     aside: usize,
@@ -542,10 +544,7 @@ impl Profile {
         while self.samples.sealed.front().and_then(|chunk| chunk.last()).is_some_and(|last| last.time.0 < too_old) {
             self.losses.aged_out += self.samples.drop_oldest_chunk() as u64;
         }
-        let many = |now: usize, before: usize| now > 2 * before.max(1 << 14);
-        if many(self.threads.rows().len(), self.threads_at_compaction)
-            || self.losses.aged_out > 0 && many(self.stacks.len(), self.stacks_at_compaction.max(1 << 16))
-        {
+        if self.has_many_unused() {
             self.compact();
         }
         // A tenth is left for bytes that are not counted: free memory that the allocator keeps while names and chunks of samples come and
@@ -563,6 +562,22 @@ impl Profile {
             }
             self.compact();
         }
+    }
+
+    /// Whether threads and stacks that no sample needs may take so much memory that it is worth to build all views again.
+    ///
+    /// Less is enough once as many samples have gone since the last compaction as there are now, which takes a window. So the tables stay
+    /// in proportion to the samples, and views are rarely built again.
+    fn has_many_unused(&self) -> bool {
+        let (threads, stacks) = (self.threads.rows().len(), self.stacks.len());
+        let gone = self.samples.first() - self.first_at_compaction;
+        if gone >= self.samples.len() as u64 {
+            let many = |now: usize, before: usize, few: usize| now > before / 2 * 3 + few;
+            return many(threads, self.threads_at_compaction, 1 << 10) || many(stacks, self.stacks_at_compaction, 1 << 13);
+        }
+        let many = |now: usize, before: usize| now > 2 * before.max(1 << 14);
+        many(threads, self.threads_at_compaction)
+            || self.losses.aged_out > 0 && many(stacks, self.stacks_at_compaction.max(1 << 16))
     }
 
     /// Keeps only the table entries that samples still point to, in the same memory. All stack and thread ids change.
@@ -586,6 +601,7 @@ impl Profile {
         self.epoch += 1;
         self.stacks_at_compaction = self.stacks.len();
         self.threads_at_compaction = self.threads.rows().len();
+        self.first_at_compaction = self.samples.first();
     }
 
     /// Interns a thread and a stack and stores the sample; for sources that have no ids yet.
@@ -651,6 +667,32 @@ mod tests {
         assert!(profile.losses.over_memory > 0);
         assert_ne!(profile.epoch(), epoch);
         assert_eq!(frames(&profile), before);
+    }
+
+    #[test]
+    fn a_stream_of_short_threads_holds_the_rows_of_two_windows_at_most() {
+        const SECOND: u64 = 1_000_000_000;
+        let mut profile = Profile::new(Limits { window: 60 * SECOND, memory: usize::MAX });
+        let (mut most, mut at_first) = (0, 0);
+        for second in 0..1200 {
+            for nth in 0..40 {
+                let id = second * 40 + nth;
+                let thread = Thread { tgid: Tgid(id), tid: Tid(id), ..Thread::default() };
+                let time = Timestamp(u64::from(second) * SECOND);
+                profile.record(thread, [FrameId(1), FrameId(id)], Sample { time, ..Sample::default() });
+            }
+            profile.trim(Timestamp(u64::from(second) * SECOND));
+            let rows = profile.threads.rows().len();
+            // Samples go in chunks of 1,024. So a window has some more.
+            assert!(rows < 2 * (60 * 40 + 2 * 1024), "{rows} rows after {second} s");
+            most = most.max(profile.stacks.memory() + profile.threads.memory());
+            if second == 300 {
+                at_first = most;
+            }
+        }
+        assert_eq!(most, at_first, "it does not grow after two windows");
+        let epoch = profile.epoch();
+        assert!((8..=20).contains(&epoch), "at most once a window: {epoch}");
     }
 
     #[test]
