@@ -34,7 +34,7 @@ NOINLINE void thrower(long n)
 		volatile char room[n % 64 + 16];                                                                                       \
 		room[0] = 1;                                                                                                           \
 		next(n + room[0]);                                                                                                     \
-		sink++;                                                                                                                \
+		sink = sink + 1;                                                                                                       \
 		return n;                                                                                                              \
 	}
 
