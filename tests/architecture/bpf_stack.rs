@@ -11,7 +11,7 @@ use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget, SectionIndex
 
 /// `MAX_BPF_STACK`: bytes of a program and all the functions it calls.
 const MOST: usize = 512;
-/// What 6.1 rounds a function's stack up to.
+/// 6.1 rounds the stack of a function up to a multiple of this.
 const ROUNDED_TO: usize = 32;
 /// Bytes of an instruction.
 const INSTRUCTION: usize = 8;
@@ -54,7 +54,7 @@ type Start = (usize, u64);
 
 struct Function {
     name: String,
-    /// Bytes of its own stack, without rounding.
+    /// Bytes, without rounding and without the functions that it calls.
     stack: usize,
     calls: Vec<Start>,
 }

@@ -260,7 +260,12 @@ fn code_of_arm64_says_what_unwind_information_says() {
         print(&path, &compared, begin.elapsed());
         // glibc says of `_Fork` that x0 has the return address, at two places; it is where it was saved, too.
         let is_there_too = |what: &String| name == "libc.so.6" && what.contains("ra: Register(Reg(0))");
-        let (known, unknown): (Vec<_>, Vec<_>) = compared.different.iter().partition(|what| is_there_too(what));
+        // glibc 2.42 says of `_dl_tlsdesc_dynamic` that a frame is gone one instruction after it went: at `autiasp` before its return.
+        let is_late = |what: &String| {
+            name == "ld-linux-aarch64.so.1" && what.contains("cfa: Register(Reg(31), 32)") && what.contains("sp: Some(0)")
+        };
+        let is_known = |what: &&String| is_there_too(what) || is_late(what);
+        let (known, unknown): (Vec<_>, Vec<_>) = compared.different.iter().partition(is_known);
         assert_eq!(unknown, Vec::<&String>::new(), "{name}");
         assert!(known.len() <= 2 && compared.equal > 500 && compared.silent < 100, "{name}: {compared:?}");
         assert!(compared.proved as f64 > compared.functions as f64 * 0.9, "{name}: {compared:?}");
