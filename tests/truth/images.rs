@@ -62,13 +62,37 @@ fn kind_of(path: &Path) -> Option<&'static str> {
 
 /// A function's name as in the sources: demangled, and without additions of compilers.
 fn plain(name: &str) -> String {
-    let name = format!("{:#}", rustc_demangle::demangle(name));
+    let name = in_short(&format!("{:#}", rustc_demangle::demangle(name)));
     for added in [".cold", ".part.", ".constprop.", ".isra.", ".abi0", ".llvm."] {
         if let Some(at) = name.find(added) {
             return name[..at].to_owned();
         }
     }
     name
+}
+
+/// A name of Rust in the form that compilers gave it up to 1.96: without types of generic functions, and closures without numbers.
+fn in_short(name: &str) -> String {
+    let (mut short, mut depth, mut rest) = (String::new(), 0usize, name);
+    while let Some(first) = rest.chars().next() {
+        let mut taken = first.len_utf8();
+        if depth == 0 && rest.starts_with("::<") || depth > 0 && first == '<' {
+            depth += 1;
+            taken = if depth == 1 { 3 } else { 1 };
+        } else if depth > 0 {
+            // An arrow is in the type of a function.
+            let is_arrow = rest.starts_with("->");
+            depth -= usize::from(first == '>' && !is_arrow);
+            taken = if is_arrow { 2 } else { taken };
+        } else if let Some(end) = rest.strip_prefix("{closure#").and_then(|number| number.find('}')) {
+            short.push_str("{{closure}}");
+            taken = "{closure#".len() + end + 1;
+        } else {
+            short.push(first);
+        }
+        rest = &rest[taken..];
+    }
+    short
 }
 
 impl Image {
@@ -175,9 +199,13 @@ impl Image {
     }
 
     /// On arm64, whether the jump of [`Image::jumps_to_handler`] is among the next 24 instructions. This holds behind the call of
-    /// `uw_install_context_1` (Debian's `_Unwind_Resume` has 23 instructions left there), and not behind the calls before it.
+    /// `uw_install_context_1` (Debian's `_Unwind_Resume` has 23 instructions left there), and not behind the calls before it. Since gcc 15
+    /// there are 9 more, which unwind the CPU's own stack of return addresses: they begin with `chkfeat`.
     pub(crate) fn jumps_to_handler_soon(&self, address: u64) -> bool {
-        self.is_arm64 && has_jump_to_handler(&self.instructions(&(address..address + 4 * 25)))
+        const CHKFEAT: u32 = 0xd503_251f;
+        let soon = self.instructions(&(address..address + 4 * 25));
+        let most = if soon.contains(&CHKFEAT) { 34 } else { 25 };
+        self.is_arm64 && has_jump_to_handler(&self.instructions(&(address..address + 4 * most)))
     }
 
     /// Whether an address is within three instructions behind a system call, in a function that then calls a thread's first function.
@@ -206,7 +234,8 @@ impl Image {
             return Place::Library("clone|libc");
         }
         match self.kind {
-            Some("ld") if (self.entry..self.entry + 128).contains(&lookup) => Place::Library("ldentry"),
+            // `_start` of glibc 2.42 on arm64 has 160 bytes.
+            Some("ld") if (self.entry..self.entry + 160).contains(&lookup) => Place::Library("ldentry"),
             Some(kind) => Place::Library(kind),
             None => Place::Built(names),
         }
@@ -396,4 +425,18 @@ fn branches_of_arm64_lead_forward_and_back() {
     // cbz x4, 179b0 at 179a4, from libgcc.
     assert_eq!(branch(0x179a4, 0xb400_0064, 5, 19), 0x179b0);
     assert_eq!(branch(0x1000, 0x3607_ffe0, 5, 14), 0xffc);
+}
+
+#[test]
+fn names_of_rust_are_compared_in_one_form() {
+    for (name, short) in [
+        ("truth_closures::apply::<fn(u64) -> Vec<u8>, {closure#1}>", "truth_closures::apply"),
+        ("truth_closures::sorts::{closure#12}", "truth_closures::sorts::{{closure}}"),
+        ("truth_closures::sorts::{{closure}}", "truth_closures::sorts::{{closure}}"),
+        ("<a::Guard as core::ops::Drop>::drop", "<a::Guard as core::ops::Drop>::drop"),
+        ("std::rt::lang_start::<()>::{closure#0}", "std::rt::lang_start::{{closure}}"),
+        ("operator<<", "operator<<"),
+    ] {
+        assert_eq!(in_short(name), short);
+    }
 }
