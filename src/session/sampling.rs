@@ -3,7 +3,7 @@
 use crate::collector::probes::Refused;
 use crate::collector::sources::walk::Walk;
 use crate::session::clock::now;
-use crate::session::compare_walks::Comparison;
+use crate::session::compare_walks::{Comparison, KernelPart};
 use crate::session::shared::Shared;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,6 @@ use crate::privileges;
 use crate::profile::{Clock, EventSource, EventStatus, Renewals, Sample, Tgid};
 
 use super::child::{Child, Ending};
-use super::compare_walks::MAX_WAITING;
 use super::event_targets::{self, Watched};
 use super::notes;
 use super::options::debuginfod_find;
@@ -398,7 +397,7 @@ impl Collecting {
             symbolizer.use_names(&renewed);
             self.collector.use_names(renewed.names);
             // They hold frames by their old ids.
-            self.compared.iter_mut().for_each(|comparison| comparison.waiting.clear());
+            self.compared.iter_mut().for_each(|comparison| comparison.forget_waiting());
         }
     }
 
@@ -445,27 +444,14 @@ impl Collecting {
         }
     }
 
-    /// Compares the kernel parts of samples that were walked in two ways. The second form may come a batch later.
+    /// Compares the kernel parts of samples that were walked in two ways.
     fn compare(&mut self, batch: &Batch) {
         let Some(comparison) = &mut self.compared else { return };
         for sample in &batch.samples {
             let frames = batch.frames.get(sample.frames.clone()).unwrap_or_default();
             let kernel = frames.get(frames.len().saturating_sub(sample.kernel_frames)..).unwrap_or_default();
-            let key = (sample.time, sample.thread.tid);
-            if !sample.compared {
-                if comparison.waiting.len() >= MAX_WAITING {
-                    comparison.waiting.clear();
-                }
-                comparison.waiting.insert(key, kernel.to_vec());
-            } else if let Some(by_kernel) = comparison.waiting.remove(&key) {
-                // On x86_64, the manual walk finds only the inner side of the stack.
-                let same = match by_kernel.len().checked_sub(kernel.len()) {
-                    Some(0) => by_kernel == kernel,
-                    Some(more) => sample.kernel_cut && by_kernel.get(more..) == Some(kernel),
-                    None => false,
-                };
-                *if same { &mut comparison.equal } else { &mut comparison.different } += 1;
-            }
+            let part = KernelPart { frames: kernel.to_vec(), is_by_hand: sample.compared, is_cut: sample.kernel_cut };
+            comparison.add((sample.time, sample.thread.tid), part);
         }
     }
 
