@@ -191,6 +191,7 @@ struct walk {
 	__u64 page; /* the entry by which the window was found: one of a page table, or pmd */
 	__u64 page_place;
 	__u64 rule;
+	__u64 uprobes; /* the process's page of uprobes, once this walk has looked for it; else 0 */
 	__u64 looked; /* when the clock was read last. This and the next four are nanoseconds: bpf/walk/budget.h */
 	__u64 spent; /* the time that counts, from the begin of the walk until then */
 	__u64 limit; /* time that this walk may take */

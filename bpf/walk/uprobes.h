@@ -85,7 +85,8 @@ __noinline int leave_uprobes(struct cpu_state *cpu)
 		walk->pc = utask->vaddr + step;
 		return 1;
 	}
-	if (walk->pc - task->mm->uprobes_state.xol_area->vaddr >= UPROBES_SLOT_BYTES)
+	walk->uprobes = task->mm->uprobes_state.xol_area->vaddr;
+	if (walk->pc - walk->uprobes >= UPROBES_SLOT_BYTES)
 		return 0;
 
 	struct return_instance *call = utask->return_instances;

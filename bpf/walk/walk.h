@@ -44,6 +44,11 @@ __noinline int begins_thread(struct cpu_state *cpu)
 static __always_inline int enter_mapping(struct cpu_state *cpu, __u64 address)
 {
 	struct walk *walk = &cpu->walk;
+
+	/* Below watched calls, every other pc is there. It needs no search, and the mapping of its caller stays known. */
+	if (unlikely(walk->pc - walk->uprobes < UPROBES_SLOT_BYTES) && leave_uprobes(cpu))
+		return -1;
+
 	int reason = locate(cpu, address);
 
 	/* A return to the first byte of the uprobes page is looked up at the byte before the page, where nothing may be mapped. */
@@ -182,6 +187,7 @@ __noinline int walk_by_tables(struct cpu_state *cpu, __u32 first_frame, int retu
 	walk->fresh = 1;
 	walk->guessed = 0;
 	walk->guess_end = 0;
+	walk->uprobes = 0;
 	walk->next_goroutine = 0;
 	walk->end = USER_END_CUT;
 	if (unlikely(walk->scripted))

@@ -199,7 +199,7 @@ impl Image {
     }
 
     /// On arm64, whether the jump of [`Image::jumps_to_handler`] is among the next 24 instructions. This holds behind the call of
-    /// `uw_install_context_1` (Debian's `_Unwind_Resume` has 23 instructions left there), and not behind the calls before it. Since gcc 15
+    /// `uw_install_context_1` (Debian's `_Unwind_Resume` has 23 instructions left there), and not behind the calls before it. In gcc 16
     /// there are 9 more, which unwind the CPU's own stack of return addresses: they begin with `chkfeat`.
     pub(crate) fn jumps_to_handler_soon(&self, address: u64) -> bool {
         const CHKFEAT: u32 = 0xd503_251f;
@@ -234,7 +234,7 @@ impl Image {
             return Place::Library("clone|libc");
         }
         match self.kind {
-            // `_start` of glibc 2.42 on arm64 has 160 bytes.
+            // `_start` of glibc 2.43 on arm64 has 160 bytes.
             Some("ld") if (self.entry..self.entry + 160).contains(&lookup) => Place::Library("ldentry"),
             Some(kind) => Place::Library(kind),
             None => Place::Built(names),

@@ -112,8 +112,9 @@ const QUESTIONS: &[Question] = &[
     Question { name: "functions", command: "/payload/events", columns: &FUNCTIONS, answer: functions },
     Question {
         name: "returns",
-        command: "flametop record -F 97 -e cpu -e uretprobe:/payload/programs/events:deeper --no-annotations -o - -- \
-                  programs/events deep 100000000",
+        // An emulated CPU takes a millisecond for such a stack. At 97 Hz this would be more than all walks together may take.
+        command: "flametop record -F 49 -e cpu -e uretprobe:/payload/programs/events:deeper --no-annotations -o - -- \
+                  programs/events deep 300000000",
         columns: &["watched returns"],
         answer: returns,
     },
@@ -242,7 +243,8 @@ fn functions(said: &str) -> Vec<String> {
     FUNCTIONS.iter().map(|means| line_of(means, said)).collect()
 }
 
-/// Number of whole stacks among those below 60 calls whose returns are watched. (Before and after, there are fewer calls.)
+/// Number of whole stacks among those below 60 calls whose returns are watched. (Before and after, there are fewer calls.) All others are
+/// from before the program's table was ready: user space cannot continue a copied stack whose return addresses uprobes have exchanged.
 fn returns(said: &str) -> Vec<String> {
     let whole = format!(";main{};often", ";deeper".repeat(60));
     let weight = |part: &str| -> usize {
@@ -250,8 +252,11 @@ fn returns(said: &str) -> Vec<String> {
         lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<usize>().ok()).sum()
     };
     let (all, whole) = (weight(";deeper;often"), weight(&whole));
-    let share = format!("{whole} of {all}");
-    vec![if succeeded(said) && all >= 50 && whole == all { share } else { format!("{NO}: {share}: {said}") }]
+    let early = said.lines().filter(|line| line.ends_with("the unwind table of its object was still being made"));
+    let early: usize = early.filter_map(|line| line.strip_prefix("incomplete: ")?.split(' ').next()?.parse::<usize>().ok()).sum();
+    let share = format!("{whole} of {all}, {early} before there was a table");
+    let holds = succeeded(said) && all >= 50 && whole + early >= all && early * 20 <= all;
+    vec![if holds { share } else { format!("{NO}: {share}: {said}") }]
 }
 
 /// A line for each kind of event, as `tests/vm/costs` prints it.
@@ -355,8 +360,16 @@ fn answers_of_guests_are_read() {
     assert_eq!(cells[..2], ["ok, 8 functions", "not offered"]);
     assert!(cells[2..].iter().all(|cell| cell.starts_with(NO)), "{cells:?}");
     let said = format!("events;_start;main{};often;counted 70\nstatus 0\n", ";deeper".repeat(60));
-    assert_eq!(returns(&said), ["70 of 70"]);
-    assert!(returns(&said.replacen(";deeper", "", 1))[0].starts_with(NO));
+    assert_eq!(returns(&said), ["70 of 70, 0 before there was a table"]);
+    let cut = said.replacen(";deeper", "", 1);
+    assert!(returns(&cut)[0].starts_with(NO));
+    let early = "incomplete: 2 (2.8 %), the unwind table of its object was still being made\nstatus 0\n";
+    let two_cut = |end: &str| format!("events;deeper;often 2\n{}", said.replace("status 0\n", end));
+    assert_eq!(returns(&two_cut(early)), ["70 of 72, 2 before there was a table"]);
+    assert!(
+        returns(&two_cut(&early.replace("the unwind table of its object was still being made", "walking took too long")))[0]
+            .starts_with(NO)
+    );
     let said = "fentry ok, 120 ns of BPF, 300 ns more in all, 9 stacks\nkprobe not offered\nuprobe NO: 3 of 9 counted\n";
     let cells = costs(said);
     assert_eq!((cells[0].as_str(), cells[2].as_str()), ("ok, 120 ns of BPF, 300 ns more in all, 9 stacks", "not offered"));

@@ -260,7 +260,7 @@ fn code_of_arm64_says_what_unwind_information_says() {
         print(&path, &compared, begin.elapsed());
         // glibc says of `_Fork` that x0 has the return address, at two places; it is where it was saved, too.
         let is_there_too = |what: &String| name == "libc.so.6" && what.contains("ra: Register(Reg(0))");
-        // glibc 2.42 says of `_dl_tlsdesc_dynamic` that a frame is gone one instruction after it went: at `autiasp` before its return.
+        // glibc 2.43 says of `_dl_tlsdesc_dynamic` that a frame is gone one instruction after it went: at `autiasp` before its return.
         let is_late = |what: &String| {
             name == "ld-linux-aarch64.so.1" && what.contains("cfa: Register(Reg(31), 32)") && what.contains("sp: Some(0)")
         };
