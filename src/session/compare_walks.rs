@@ -5,7 +5,7 @@ use crate::profile::Tid;
 use crate::profile::Timestamp;
 use std::collections::HashMap;
 
-/// The moment and the thread of a stack. Both of its forms have them.
+/// The moment and the thread of a stack: equal in its two forms.
 pub(super) type Moment = (Timestamp, Tid);
 
 /// The kernel part of a stack, in one of its two forms.
