@@ -12,6 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use common::Program;
 use flametop::collector::{Batch, Collector, CollectorOptions, ScriptCounts, Targets, Walk};
@@ -184,7 +185,7 @@ impl Interpreter {
             return None;
         }
         // Time between its last output and the busy loop.
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(100));
         let runtime = symbol_of(told.process, "_PyRuntime").expect("each Python from 3.7 on exports it");
         let getter = symbol_of(told.process, "PyGILState_GetThisThreadState");
         let memory = ProcessMemory(File::open(format!("/proc/{}/mem", told.process)).unwrap());
@@ -208,7 +209,7 @@ impl Interpreter {
     /// The runs of Python functions in the thread while it is stopped.
     fn runs(&self) -> Vec<Run> {
         self.signal("-STOP");
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
         let layout = self.layout();
         let clues = Clues { runtime: self.runtime, getter: self.getter, self_size: 0 };
         let slot = find_slot(&self.memory, &layout, &clues, self.told.thread).expect("the slot of the thread's state");
@@ -410,7 +411,7 @@ fn sampled(interpreters: &[Interpreter]) -> Vec<Vec<Vec<(String, u32, String)>>>
     };
     let (mut batch, mut samples) = (Batch::default(), vec![Vec::new(); processes.len()]);
     for _ in 0..20 {
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(100));
         collector.drain(&mut batch).unwrap();
         for sample in &batch.samples {
             let frames = &batch.frames[sample.frames.clone()];
@@ -455,14 +456,14 @@ while True:
         let gone = [CLOSURES, COMPILED].map(|text| {
             let mut command = python.command(&python.words);
             let child = Running(command.args(["-c", text]).spawn().unwrap());
-            std::thread::sleep(std::time::Duration::from_millis(300));
+            std::thread::sleep(Duration::from_millis(300));
             let targets = Targets::Processes(vec![Tgid(child.0.id())]);
             let options = CollectorOptions { frequency: 997, targets, limit_walks: false, ..Default::default() };
             let names = Arc::new(Names::default());
             let mut collector = Collector::start(options, Arc::clone(&names), Default::default()).expect("this test needs root");
             let (mut batch, mut all, mut gone) = (Batch::default(), 0, 0);
             for _ in 0..20 {
-                std::thread::sleep(std::time::Duration::from_millis(100));
+                std::thread::sleep(Duration::from_millis(100));
                 collector.drain(&mut batch).unwrap();
                 for frame in &batch.frames {
                     match names.frames.get(*frame) {
@@ -485,8 +486,6 @@ while True:
 /// Python functions are shown soon: those of a new program, and those of many services that ran before.
 #[test]
 fn first_functions_come_soon() {
-    use std::time::{Duration, Instant};
-
     const MANY: usize = 50;
     let _alone = alone();
     let has_functions = |names: &Names, batch: &Batch, sample: &flametop::collector::Collected| {
@@ -539,8 +538,8 @@ fn first_functions_come_soon() {
 /// The modes of `python.py`.
 const MODES: [&str; 9] = ["spin", "thread", "hash", "deep", "callback", "exception", "coroutine", "fork", "greenlet"];
 
-/// Host programs of this interpreter, by kind: one is linked with its library, one opens it. An interpreter without a library has
-/// no hosts.
+/// Host programs of this interpreter, by kind: one is linked with its library, one opens it, after as many seconds of CPU time as `SPIN`
+/// says. An interpreter without a library has no hosts.
 fn hosts(python: &Python, directory: &Path) -> Vec<(&'static str, Command)> {
     let Some((library, home)) = &python.library else { return Vec::new() };
     // 3.7 has only the latter.
@@ -549,8 +548,12 @@ int _Py_UnixMain(int, char **) __attribute__((weak));
 int main(int count, char **words) { return (Py_BytesMain ? Py_BytesMain : _Py_UnixMain)(count, words); }
 ";
     let opened = "#include <dlfcn.h>
+#include <stdlib.h>
+#include <time.h>
 int main(int count, char **words)
 {
+	const char *spin = getenv(\"SPIN\");
+	while (spin && clock() < atoi(spin) * CLOCKS_PER_SEC) {}
 	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_GLOBAL);
 	int (*run)(int, char **) = dlsym(library, \"Py_BytesMain\");
 	run = run ? run : dlsym(library, \"_Py_UnixMain\");
@@ -612,6 +615,28 @@ fn samples_tell_functions_and_lines_in_all_kinds_of_programs() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
+#[test]
+fn an_interpreter_that_a_sampled_program_opens_is_found() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let hosts = shown().into_iter().flat_map(|(python, _)| hosts(&python, directory.path()));
+    let (_, mut opens) = hosts.into_iter().find(|(name, _)| *name == "opened").expect("no interpreter has a library");
+    let host = Running(opens.env("SPIN", "1").stdout(Stdio::null()).spawn().unwrap());
+    let targets = Targets::Processes(vec![Tgid(host.0.id())]);
+    let options = CollectorOptions { frequency: 499, targets, ..Default::default() };
+    let mut collector = Collector::start(options, Default::default(), Default::default()).expect("this test needs root");
+    let (mut batch, mut before, begun) = (Batch::default(), 0, Instant::now());
+    while collector.scripts().whole < 100 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{before} samples, {:?}", collector.scripts());
+        std::thread::sleep(Duration::from_millis(50));
+        collector.drain(&mut batch).unwrap();
+        if collector.scripts().samples == 0 {
+            before += batch.samples.len();
+        }
+    }
+    assert!(before > 50, "the program was not sampled before it opened the library: {before}");
+}
+
 /// Samples a program of Python for two seconds. Returns the counts of its functions, and the frames of its deepest stack.
 fn counted(python: &Python, program: &str, walk: Walk) -> (ScriptCounts, usize) {
     let mut child = Running(python.command(&python.words).args(["-c", program]).stdout(Stdio::piped()).spawn().unwrap());
@@ -623,7 +648,7 @@ fn counted(python: &Python, program: &str, walk: Walk) -> (ScriptCounts, usize) 
     let mut collector = Collector::start(options, Default::default(), Default::default()).expect("this test needs root");
     let (mut batch, mut deepest) = (Batch::default(), 0);
     for _ in 0..20 {
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(100));
         collector.drain(&mut batch).unwrap();
         deepest = batch.samples.iter().map(|sample| sample.frames.len()).fold(deepest, usize::max);
     }

@@ -11,9 +11,7 @@ use std::sync::Arc;
 use super::interpreter::{CodeKey, Interpreter, MappedPart, Places, is_library, may_be_interpreter, may_tell_threads};
 use super::mapped_build_id::MappedFile;
 use super::reader::What;
-use super::scripts::{
-    BEFORE_SECOND_READING, BYTES_OF_A_READ, Function, MAX_READINGS, READS_OF_AN_INTERPRETER, ScriptCounts, Scripts,
-};
+use super::scripts::{BYTES_OF_A_READ, Function, READS_OF_AN_INTERPRETER, ScriptCounts, Scripts};
 use super::state::Known;
 use super::table::ProcessTable;
 use crate::collector::wire::perf_records::Identity;
@@ -59,8 +57,8 @@ impl ProcessTable {
         });
         let (scripts, user) = (&mut state.scripts, state.user);
         let Some(places) = found else {
-            // Until another file is mapped.
-            scripts.readings = MAX_READINGS;
+            // Until a file is mapped that may have one.
+            scripts.next = u64::MAX;
             return;
         };
         // Another user may begin any number of programs that look like an interpreter. A later sample tries again.
@@ -69,9 +67,7 @@ impl ProcessTable {
         if is_dear {
             return;
         }
-        scripts.is_reading = true;
-        scripts.next = now + (BEFORE_SECOND_READING << scripts.readings);
-        scripts.readings += 1;
+        scripts.begin_reading(now);
         self.ask(tgid, What::Interpreter(Box::new(places)));
     }
 

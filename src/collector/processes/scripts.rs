@@ -16,9 +16,10 @@ const MAX_FUNCTIONS: usize = 1 << 15;
 pub(super) const MAX_PLACES: usize = 1 << 17;
 /// Most functions in one question.
 pub(super) const MAX_ASKED: usize = 512;
-/// Readings of a process that runs no Python function yet, and nanoseconds until the second. Each pause is twice as long as the one before.
-pub(super) const MAX_READINGS: u32 = 10;
-pub(super) const BEFORE_SECOND_READING: u64 = 20_000_000;
+/// Nanoseconds between the first two readings of a process that runs no Python function yet. Each pause is twice as long as the one before,
+/// until it has been doubled this often. Then it is 20 s, for as long as there are samples: a program may load Python long before it uses it.
+const BEFORE_SECOND_READING: u64 = 20_000_000;
+const MAX_DOUBLINGS: u32 = 10;
 
 /// Functions that are read for one user in a second, and in one burst after a pause. A large program needs the burst when it begins.
 /// (`a_false_interpreter…` of `tests/attack/names.rs` measures the cost of a hostile program.)
@@ -160,7 +161,7 @@ pub(crate) struct Scripts {
     pub(super) serving: FxHashMap<FrameId, FrameId>,
     /// Functions in the question that is not answered yet.
     pub(super) asked: FxHashSet<CodeKey>,
-    /// Readings so far, whether one is under way, and when the next one is due.
+    /// Readings so far, whether one is under way, and when the next one is due. `u64::MAX`: not before a file is mapped.
     pub(super) readings: u32,
     pub(super) is_reading: bool,
     pub(super) next: u64,
@@ -173,7 +174,14 @@ impl Scripts {
     }
 
     pub(super) fn is_due(&self, now: u64) -> bool {
-        self.layout.is_none() && !self.is_reading && self.readings < MAX_READINGS && self.next <= now
+        self.layout.is_none() && !self.is_reading && self.next <= now
+    }
+
+    /// Notes that a reading begins.
+    pub(super) fn begin_reading(&mut self, now: u64) {
+        self.is_reading = true;
+        self.next = now + (BEFORE_SECOND_READING << self.readings.min(MAX_DOUBLINGS));
+        self.readings = self.readings.saturating_add(1);
     }
 
     /// Returns the part that a copy of the process inherits.

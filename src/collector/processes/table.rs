@@ -227,7 +227,8 @@ impl ProcessTable {
         let Some(state) = self.states.get_mut(&tgid) else { return };
         state.lacks_files |= mapping.file == FileIndex::REFUSED;
         let is_changed = state.mappings.insert(mapping);
-        if is_changed && self.files.get_mut(mapping.file).is_some_and(|file| may_be_interpreter(&file.path)) {
+        // The address may have had no meaning before: a sample may be older than the mapping.
+        if self.files.get_mut(mapping.file).is_some_and(|file| may_be_interpreter(&file.path)) {
             state.scripts.look_again();
         }
         if is_changed {

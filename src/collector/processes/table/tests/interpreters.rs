@@ -29,11 +29,51 @@ fn a_mapping_whose_event_was_lost_leads_to_the_interpreter() {
     assert_eq!(questions(&mut world), 1);
     // The same mappings, read again, do not start the readings again.
     let state = world.table.states.get_mut(&NOBODY).unwrap();
-    (state.scripts.is_reading, state.scripts.readings) = (false, u32::MAX);
+    (state.scripts.is_reading, state.scripts.next) = (false, u64::MAX);
     world.time += 10 * SECOND;
     world.event(Event::Lost(1));
     read(&mut world);
     assert_eq!(questions(&mut world), 0);
+}
+
+/// A sample in the midst of execve finds no file, and a sample before dlopen finds only others.
+#[test]
+fn a_file_mapped_after_a_sample_leads_to_the_interpreter() {
+    for path in ["/bin/python3.12", "/lib/libpython3.12.so.1.0"] {
+        let mut world = World::new();
+        world.exec(NOBODY, "prog");
+        world.table.want_interpreter(NOBODY, world.time);
+        world.map(NOBODY, 0x10000, "/lib/ld.so", 1);
+        world.table.want_interpreter(NOBODY, world.time);
+        assert_eq!(questions(&mut world), 0, "{path}");
+        world.map(NOBODY, 0x20000, path, 2);
+        world.table.want_interpreter(NOBODY, world.time);
+        assert_eq!(questions(&mut world), 1, "{path}");
+    }
+}
+
+#[test]
+fn an_interpreter_that_starts_late_is_found_by_few_readings() {
+    let mut world = World::new();
+    world.exec(NOBODY, "prog");
+    world.map(NOBODY, 0x10000, "/lib/libpython3.12.so.1.0", 1);
+    let mut readings = |seconds: u64| {
+        let samples = seconds * 100;
+        let of_sample = |_| {
+            world.time += SECOND / 100;
+            world.table.want_interpreter(NOBODY, world.time);
+            let asked = questions(&mut world);
+            if asked > 0 {
+                world.table.told_interpreter(NOBODY, None);
+            }
+            asked
+        };
+        (0..samples).map(of_sample).sum::<usize>()
+    };
+    assert_eq!(readings(1), 6);
+    assert_eq!(readings(60), 6);
+    // Then one about every 20 s.
+    assert_eq!(readings(600), 30);
 }
 
 #[test]
