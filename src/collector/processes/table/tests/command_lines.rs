@@ -21,6 +21,29 @@ fn a_child_has_its_own_command_line_or_else_its_parents() {
 }
 
 #[test]
+fn an_exited_process_is_not_asked_for_its_arguments() {
+    let (asked, answers) = std::sync::mpsc::channel();
+    let asked = std::sync::Mutex::new(asked);
+    let (parent, gone, alive) = (NOBODY, NOBODY + 1, NOBODY + 2);
+    let mut world = world_with(move |question| {
+        asked.lock().unwrap().send(question.tgid).unwrap();
+        Reply::CommandLine("make -j2".to_owned())
+    });
+    world.exec(parent, "make");
+    world.table.states.get_mut(&parent).unwrap().command_line_known = Known::Yes;
+    for tgid in [gone, alive] {
+        world.fork(parent, tgid);
+        world.exec(tgid, "cc");
+    }
+    world.exit(gone, gone);
+    world.table.want_command_line(gone);
+    world.table.want_command_line(alive);
+    world.settle(&mut Batch::default());
+    assert_eq!(answers.try_iter().collect::<Vec<_>>(), [alive]);
+    assert_eq!(world.table.states[&gone].command_line_known, Known::Yes);
+}
+
+#[test]
 fn a_child_whose_answer_comes_before_its_parents_has_its_parents_command_line() {
     // Two workers answer: the parent's answer may come last.
     let (release, held) = std::sync::mpsc::channel::<()>();
