@@ -621,7 +621,7 @@ fn an_interpreter_that_a_sampled_program_opens_is_found() {
     let directory = tempfile::tempdir().unwrap();
     let hosts = shown().into_iter().flat_map(|(python, _)| hosts(&python, directory.path()));
     let (_, mut opens) = hosts.into_iter().find(|(name, _)| *name == "opened").expect("no interpreter has a library");
-    let host = Running(opens.env("SPIN", "1").stdout(Stdio::null()).spawn().unwrap());
+    let host = Running(opens.env("SPIN", "3").stdout(Stdio::null()).spawn().unwrap());
     let targets = Targets::Processes(vec![Tgid(host.0.id())]);
     let options = CollectorOptions { frequency: 499, targets, ..Default::default() };
     let mut collector = Collector::start(options, Default::default(), Default::default()).expect("this test needs root");
