@@ -27,8 +27,6 @@ use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 
 use super::queue::{Job, Sought};
 use crate::collector::wire::perf_records::Identity;
-use crate::object::crew::PROMPT;
-use crate::object::io_timeout::{self, FailureDomain};
 use crate::object::open::{self, OpenError, OpenFile, Root};
 use crate::profile::Tgid;
 use crate::unwind::FileBytes;
@@ -56,15 +54,6 @@ pub(super) struct FoundImage {
     pub(super) is_hosts: bool,
 }
 
-/// Returns the path of a job's file. A job may come before the event that names its mapping. Then the path is read from the mapping.
-pub(super) fn path_of(job: &Job) -> Arc<str> {
-    let asked = || {
-        let (job, place) = (job.clone(), FailureDomain::process(job.tgid));
-        io_timeout::within(job.user.0, place, PROMPT, move || link_of(&job)).ok().flatten()
-    };
-    job.paths.first().cloned().or_else(asked).unwrap_or_default()
-}
-
 /// Reads the path of a mapping. Waits while the process holds its memory lock.
 fn link_of(job: &Job) -> Option<Arc<str>> {
     let (start, end) = job.mapping;
@@ -73,14 +62,19 @@ fn link_of(job: &Job) -> Option<Arc<str>> {
 }
 
 /// Finds the file of a mapping through the mapping itself. If the process has unmapped it or is gone, tries the possible paths of the file.
-/// May wait.
+/// May wait. Reads a path that is not known before anything that asks the file system.
 pub(super) fn find(job: &Job) -> Result<FoundImage, NotFound> {
     let (start, end) = job.mapping;
+    if job.paths.is_empty()
+        && let Some(path) = link_of(job)
+    {
+        let _ = job.link.set(path);
+    }
     let mut refused = None;
     match open::mapping_now(job.user, Tgid(job.tgid), start..end) {
         Ok(file) => match identify(&file, job) {
             Ok(Some(key)) => {
-                return Ok(found(file, key, job.paths.first().cloned().or_else(|| link_of(job)).unwrap_or_default()));
+                return Ok(found(file, key, job.path().unwrap_or_default()));
             }
             Ok(None) => {}
             Err(why) => refused = Some(why),

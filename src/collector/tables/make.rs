@@ -69,9 +69,8 @@ pub(super) fn work(shared: &SharedTables) {
         let before = cpu_time();
         let charged = Cell::default();
         let making = AssertUnwindSafe(|| make_for(shared, &job, &mut stored, &charged));
-        let outcome = catch_unwind(making).unwrap_or_else(|_| {
-            Outcome::Refused(identity::path_of(&job), "making its unwind table failed unexpectedly".to_owned())
-        });
+        let outcome = catch_unwind(making)
+            .unwrap_or_else(|_| Outcome::Refused(job.title(), "making its unwind table failed unexpectedly".to_owned()));
         let cost = cpu_time().saturating_sub(before);
         let rest = cost.saturating_sub(charged.get());
         let mut inner = shared.lock();
@@ -180,8 +179,8 @@ fn make_for(shared: &SharedTables, job: &Job, stored: &mut u64, charged: &Cell<D
     let (found, id) = match opened {
         Ok(Ok(opened)) => opened,
         Ok(Err(NotFound::Gone)) => return Outcome::Later(job.user, job.sought.key(), PAUSE),
-        Ok(Err(NotFound::Refused(why))) => return Outcome::Refused(identity::path_of(job), why),
-        Err(_) => return Outcome::Refused(identity::path_of(job), "its file system does not answer".to_owned()),
+        Ok(Err(NotFound::Refused(why))) => return Outcome::Refused(job.title(), why),
+        Err(_) => return Outcome::Refused(job.title(), "its file system does not answer".to_owned()),
     };
     let (user, key) = (if found.is_hosts { ROOT } else { job.user }, found.key);
     let known = || KnownFile {

@@ -133,6 +133,7 @@ impl Tables {
             files: wish.files,
             mapping: (wish.start, wish.end),
             paths: paths(),
+            link: Arc::default(),
         });
         self.shared.work.notify_one();
     }
@@ -144,7 +145,8 @@ impl Tables {
             return;
         }
         let MappedRequest { tgid, user, files, mapping, path, identity } = request;
-        inner.queue.push(Job { sought: Sought::Mapped(identity), tgid, user, files, mapping, paths: vec![path] });
+        let (sought, paths) = (Sought::Mapped(identity), vec![path]);
+        inner.queue.push(Job { sought, tgid, user, files, mapping, paths, link: Arc::default() });
         self.shared.work.notify_one();
     }
 

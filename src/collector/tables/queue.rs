@@ -19,7 +19,7 @@
 
 use crate::collector::wire::records::ObjectKey;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::collector::wire::perf_records::Identity;
@@ -77,8 +77,23 @@ pub(super) struct Job {
     pub(super) files: FileNamespace,
     /// First address of the file's mapping in process `tgid`, and the address after its last.
     pub(super) mapping: (u64, u64),
-    /// Possible paths of the file, as its process sees them; the likeliest first.
+    /// Possible paths of the file, as its process sees them; the likeliest first. A job that comes before the event that names its mapping
+    /// has none.
     pub(super) paths: Vec<Arc<str>>,
+    /// The path that the link of the mapping has; shared by all clones of the job. It is read only if there are no paths.
+    pub(super) link: Arc<OnceLock<Arc<str>>>,
+}
+
+impl Job {
+    /// Returns the path of the file, if it is known so far.
+    pub(super) fn path(&self) -> Option<Arc<str>> {
+        self.paths.first().or_else(|| self.link.get()).cloned()
+    }
+
+    /// Returns words that name the file: its path, or else its process.
+    pub(super) fn title(&self) -> Arc<str> {
+        self.path().unwrap_or_else(|| format!("a file of process {}", self.tgid).into())
+    }
 }
 
 /// The jobs of a user, and the user's remaining CPU time.
@@ -262,6 +277,7 @@ mod tests {
             files: FileNamespace(0),
             mapping: (0, 0),
             paths: Vec::new(),
+            link: Arc::default(),
         }
     }
 

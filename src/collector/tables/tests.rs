@@ -96,6 +96,7 @@ fn a_conversion_that_waits_for_time_takes_no_other_job() {
         files: wish.files,
         mapping: (0, 0),
         paths: Vec::new(),
+        link: Arc::default(),
     };
     std::thread::scope(|scope| {
         for _ in 1..WORKERS {
@@ -133,6 +134,7 @@ fn code_that_nobody_waits_for_is_analysed_slowly_and_only_while_its_file_is_in_u
         files: wish.files,
         mapping: (0, 0),
         paths: Vec::new(),
+        link: Arc::default(),
     };
     let spent = Duration::from_millis(600);
     let own = job(wish.key, wish.tgid);
@@ -322,10 +324,16 @@ fn a_file_has_its_path_also_where_the_event_that_tells_it_comes_later() {
         files: wish.files,
         mapping: (wish.start, wish.end),
         paths,
+        link: Arc::default(),
     };
-    assert_eq!(identity::path_of(&job(Vec::new())), path);
-    assert_eq!(&*identity::path_of(&job(vec!["/told".into()])), "/told");
-    assert_eq!(&*identity::path_of(&Job { tgid: u32::MAX, ..job(Vec::new()) }), "");
+    let title_of = |job: Job| {
+        // A thread that may never come back has a clone of the job.
+        let _ = identity::find(&job.clone());
+        job.title()
+    };
+    assert_eq!(title_of(job(Vec::new())), path);
+    assert_eq!(&*title_of(job(vec!["/told".into()])), "/told");
+    assert_eq!(&*title_of(Job { tgid: u32::MAX, ..job(Vec::new()) }), "a file of process 4294967295");
 }
 
 #[test]
