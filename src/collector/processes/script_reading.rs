@@ -21,6 +21,9 @@ use crate::profile::UserId;
 /// Most files in which flametop looks up the size of a thread's record.
 const MAX_THREAD_LIBRARIES: usize = 2;
 
+/// Nanoseconds until the next attempt to read an interpreter whose user has no reads left.
+const PAUSE_OF_A_BUSY_USER: u64 = 100_000_000;
+
 impl ProcessTable {
     /// Asks for the mappings of a process that existed before flametop and runs an interpreter for this user. The mappings lead to the
     /// interpreter.
@@ -61,10 +64,12 @@ impl ProcessTable {
             scripts.next = u64::MAX;
             return;
         };
-        // Another user may begin any number of programs that look like an interpreter. A later sample tries again.
+        // Another user may begin any number of programs that look like an interpreter. A later sample tries again, but not the next one:
+        // each attempt goes through all mappings of the process.
         let reads = READS_OF_AN_INTERPRETER * (1 + places.threads.len());
         let is_dear = user != UserId(0) && self.reads.take(user, reads, now) < reads;
         if is_dear {
+            scripts.next = now + PAUSE_OF_A_BUSY_USER;
             return;
         }
         scripts.begin_reading(now);

@@ -88,3 +88,24 @@ fn a_question_without_room_does_not_count_as_a_reading() {
         world.table.interpreter_not_asked(NOBODY);
     }
 }
+
+#[test]
+fn a_process_whose_user_has_no_reads_left_is_asked_about_after_a_pause() {
+    let mut world = World::new();
+    let user = UserId(1000);
+    world.exec(NOBODY, "python3.12");
+    world.table.set_user(NOBODY, user);
+    world.map(NOBODY, 0x10000, "/bin/python3.12", 1);
+    while world.table.reads.take(user, 1000, world.time) > 0 {}
+    let next = |world: &World| world.table.states[&NOBODY].scripts.next;
+    let before = next(&world);
+    world.table.want_interpreter(NOBODY, world.time);
+    assert_eq!((questions(&mut world), before), (0, 0));
+    assert_eq!(next(&world), world.time + SECOND / 10);
+    world.time += SECOND / 20;
+    world.table.want_interpreter(NOBODY, world.time);
+    assert_eq!(questions(&mut world), 0, "the user has reads again, but the pause is not over");
+    world.time += SECOND / 20;
+    world.table.want_interpreter(NOBODY, world.time);
+    assert_eq!(questions(&mut world), 1);
+}
