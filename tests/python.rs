@@ -462,7 +462,11 @@ while True:
             let names = Arc::new(Names::default());
             let mut collector = Collector::start(options, Arc::clone(&names), Default::default()).expect("this test needs root");
             let (mut batch, mut all, mut gone) = (Batch::default(), 0, 0);
-            for _ in 0..20 {
+            // A tenth of a second each. Where other programs are busy, it takes longer than the usual two seconds.
+            for round in 0..200 {
+                if round >= 20 && all > 1000 {
+                    break;
+                }
                 std::thread::sleep(Duration::from_millis(100));
                 collector.drain(&mut batch).unwrap();
                 for frame in &batch.frames {
