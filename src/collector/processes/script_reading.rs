@@ -64,12 +64,12 @@ impl ProcessTable {
             scripts.next = u64::MAX;
             return;
         };
-        // Another user may begin any number of programs that look like an interpreter. A later sample tries again, but not the next one:
-        // each attempt goes through all mappings of the process.
+        // Another user may begin any number of programs that look like an interpreter. Only a later sample tries again, because each
+        // attempt goes through all mappings of the process.
         let reads = READS_OF_AN_INTERPRETER * (1 + places.threads.len());
         let is_dear = user != UserId(0) && self.reads.take(user, reads, now) < reads;
         if is_dear {
-            scripts.next = now + PAUSE_OF_A_BUSY_USER;
+            scripts.paused_until = now + PAUSE_OF_A_BUSY_USER;
             return;
         }
         scripts.begin_reading(now);

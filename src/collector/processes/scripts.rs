@@ -165,6 +165,8 @@ pub(crate) struct Scripts {
     pub(super) readings: u32,
     pub(super) is_reading: bool,
     pub(super) next: u64,
+    /// The user had no reads left: until then there is no attempt, even if a file is mapped.
+    pub(super) paused_until: u64,
 }
 
 impl Scripts {
@@ -174,7 +176,7 @@ impl Scripts {
     }
 
     pub(super) fn is_due(&self, now: u64) -> bool {
-        self.layout.is_none() && !self.is_reading && self.next <= now
+        self.layout.is_none() && !self.is_reading && self.next.max(self.paused_until) <= now
     }
 
     /// Notes that a reading begins.
