@@ -214,9 +214,10 @@ struct runtime {
 	__u16 thread; /* in the state: the thread pointer of its thread. Read where `variable` is: a thread may have no such block */
 };
 
-/* Most interpreter functions in one sample; words read from a frame; words read from a code object. Powers of two. */
-#define MAX_SCRIPT_FRAMES 1024
-#define SCRIPT_FRAME_WORDS 16
+/* Most interpreter functions in one sample, and bytes of a frame: MAX_FUNCTIONS of script.rs, FRAME_BYTES of runtime.rs. */
+#define MAX_SCRIPT_FRAMES 4096
+#define MAX_SCRIPT_FRAME_BYTES 128
+/* Words read from a code object. */
 #define SCRIPT_CODE_WORDS 4
 
 /* Why the list of an interpreter's functions ends: the numbers of ScriptEnd in src/collector/wire/script.rs. */
@@ -231,12 +232,15 @@ enum script_end {
 enum script_word {
 	SCRIPT_FUNCTION = 1, /* the address of a code object. A word follows: the place of the instruction (32 bits), a check of the object */
 	SCRIPT_RUN_ENDS = 2, /* an address in the stack of the call of the loop that ran the functions before; 0: not known */
+	SCRIPT_AGAIN = 3, /* a function that came before, at the same instruction: how often (24 bits), where it is among the words (32 bits) */
 };
 #define SCRIPT_KIND_SHIFT 56
 #define SCRIPT_ADDRESS ((1ULL << SCRIPT_KIND_SHIFT) - 1)
+#define SCRIPT_COUNT_SHIFT 32
+#define SCRIPT_COUNT 0xffffffULL
 
-/* Size of a script record: stack pointers, two in a word; then at most three words for a function and the end of its call. */
-#define SCRIPT_WORDS (MAX_USER_FRAMES / 2 + 3 * MAX_SCRIPT_FRAMES)
+/* Size of a script record: stack pointers, two in a word; then two words for each function, or three for each of two thirds of them. */
+#define SCRIPT_WORDS (MAX_USER_FRAMES / 2 + 2 * MAX_SCRIPT_FRAMES)
 
 /*
  * The functions of an interpreter in the sample that follows. The words begin with the stack pointer of each user frame, as the

@@ -18,7 +18,7 @@ use common::Program;
 use flametop::collector::{Batch, Collector, CollectorOptions, ScriptCounts, Targets, Walk};
 use flametop::interpreters::Memory;
 use flametop::interpreters::python::{Clues, Code, Layout, Run, Version, chain, find_slot};
-use flametop::profile::{Frame, FrameId, Names, Tgid};
+use flametop::profile::{Frame, FrameId, Names, Tgid, UserEnd};
 use object::{Object, ObjectSegment, ObjectSymbol};
 use rustc_hash::FxHashMap;
 
@@ -659,21 +659,77 @@ fn counted(python: &Python, program: &str, walk: Walk) -> (ScriptCounts, usize) 
     (collector.scripts(), deepest)
 }
 
-#[test]
-fn functions_that_are_too_many_are_cut_and_counted() {
-    let _alone = alone();
-    let program = "import sys
-sys.setrecursionlimit(4000)
+/// A program that spins in C, below this many calls of a Python function.
+fn recursion(depth: usize) -> String {
+    format!(
+        "import hashlib, sys, threading
+sys.setrecursionlimit(20000)
+threading.stack_size(512 << 20)
+data = bytes(1000000)
 def down(depth):
     if depth: return down(depth - 1)
     print('ready', flush=True)
-    while True: pass
-down(1500)";
+    while True: hashlib.sha256(data).digest()
+threading.Thread(target=down, args=({depth},)).start()"
+    )
+}
+
+#[test]
+fn functions_that_are_too_many_are_cut_and_counted() {
+    let _alone = alone();
     for (python, version) in some() {
-        let (counts, deepest) = counted(&python, program, Walk::Tables);
+        let (counts, deepest) = counted(&python, &recursion(5000), Walk::Tables);
         assert!(counts.cut > 100 && counts.cut * 10 >= counts.samples * 9, "{version:?}: {counts:?}");
-        assert!(deepest >= 1024, "{version:?}: {deepest} frames");
+        assert!(deepest >= 4096, "{version:?}: {deepest} frames");
+        assert_eq!(counts.cut_to.1, 4096, "{version:?}: {counts:?}");
         assert_eq!((counts.unreadable, counts.refused, counts.processes_refused), (0, 0, 0), "{version:?}: {counts:?}");
+    }
+}
+
+/// Whether functions are all there or cut: they call what runs below them, and are not called by it.
+#[test]
+fn a_deep_recursion_calls_the_c_function_that_runs() {
+    let _alone = alone();
+    for (python, version) in shown().into_iter().filter(|(_, version)| version.minor >= 9) {
+        for depth in [3000, 6000] {
+            let mut child =
+                Running(python.command(&python.words).args(["-c", &recursion(depth)]).stdout(Stdio::piped()).spawn().unwrap());
+            let mut line = String::new();
+            BufReader::new(child.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+            let targets = Targets::Processes(vec![Tgid(child.0.id())]);
+            let options = CollectorOptions { frequency: 199, targets, limit_walks: false, ..Default::default() };
+            let names = Arc::new(Names::default());
+            let mut collector = Collector::start(options, Arc::clone(&names), Default::default()).expect("this test needs root");
+            let is_function = |frame: &FrameId| matches!(names.frames.get(*frame), Some(Frame::Script { .. }));
+            let is_cryptography = |frame: &FrameId| {
+                let object = names.frames.get(*frame).and_then(|frame| names.objects.get(frame.object()));
+                object.is_some_and(|object| object.path.contains("_hashlib") || object.path.contains("libcrypto"))
+            };
+            let (mut batch, mut all, mut whole, begun) = (Batch::default(), 0, 0, Instant::now());
+            while all < 100 {
+                assert!(begun.elapsed() < Duration::from_secs(60), "{version:?}: {all} samples");
+                std::thread::sleep(Duration::from_millis(100));
+                collector.drain(&mut batch).unwrap();
+                for sample in &batch.samples {
+                    let frames = &batch.frames[sample.frames.clone()];
+                    let (last, first) = (frames.iter().rposition(is_function), frames.iter().position(is_cryptography));
+                    let (Some(last), Some(first)) = (last, first) else { continue };
+                    let functions = frames.iter().filter(|frame| is_function(frame)).count();
+                    assert!(last < first, "{version:?} {depth}: function {last} is called by the code of {first}");
+                    // Three functions of `threading` begin the thread.
+                    let is_whole = functions == depth + 1 + 3;
+                    assert!(
+                        is_whole || sample.user_end != UserEnd::Root,
+                        "{version:?} {depth}: {functions} functions are no whole stack"
+                    );
+                    (all, whole) = (all + 1, whole + usize::from(sample.user_end == UserEnd::Root));
+                }
+            }
+            println!("{version:?}: {depth} calls, {whole} of {all} whole, {:?}", collector.scripts().cut_to);
+            // Up to 3.10 the native stack is too deep as well.
+            let expected = if depth < 4096 && version.minor >= 11 { 99..=100 } else { 0..=0 };
+            assert!(expected.contains(&(whole * 100 / all)), "{version:?} {depth}: {whole} of {all} are whole");
+        }
     }
 }
 

@@ -253,15 +253,34 @@ struct known_task {
 	__u32 reserved;
 };
 
+/* A function that the walk met: recursive functions are read and sent once a sample. */
+struct met_function {
+	__u64 code;
+	__u32 sample; /* script_state::sample when it was met */
+	__u32 instruction;
+	__u32 check;
+	__u32 place; /* of its words in the record, behind the stack pointers */
+};
+
+/* Bytes of memory that are read at once for frames that lie side by side; functions that are remembered. Powers of two. */
+#define SCRIPT_WINDOW_BYTES 1024
+#define MET_FUNCTIONS 64
+
 /* A walk of an interpreter's functions: bpf/walk/script.h. */
 struct script_state {
 	struct runtime runtime;
 	__u64 frame; /* the next one */
 	__u64 anchor; /* of the call that runs it */
+	__u64 window_at; /* the memory in `window` */
+	__u32 window_bytes;
+	__u32 place; /* of the frame in `window` */
 	__u32 at; /* words of the record */
+	__u32 first; /* of them, of stack pointers */
 	__u32 steps;
-	__u64 frame_words[SCRIPT_FRAME_WORDS];
+	__u32 sample; /* counts samples with functions */
+	__u64 window[SCRIPT_WINDOW_BYTES / 8];
 	__u64 code_words[SCRIPT_CODE_WORDS];
+	struct met_function met[MET_FUNCTIONS];
 	struct script_record record;
 };
 

@@ -8,6 +8,9 @@
  * interpreter's loop it has the anchor, an address in the stack of that call. The anchor lies in the stack of one native frame: user
  * space puts the functions of the call behind that frame. src/interpreters/python/ has the same walk in Rust.
  *
+ * The walk shares the time limit of the native walk: budget.h. A recursion costs little time and room: frames that lie side by side
+ * are read together, and a function that was met at the same instruction is counted, not sent again.
+ *
  * A struct runtime holds the offsets of the fields. User space makes one for each process that has an interpreter. In a process
  * without an interpreter, a sample costs a comparison more.
  */
@@ -46,26 +49,54 @@ static __always_inline void find_runtime_unless_known(struct cpu_state *cpu, con
 		known->no_runtime = stamp;
 }
 
-/* Appends a word to the record. Returns whether there was room. */
-static __always_inline int add_word(struct script_state *script, __u64 word)
+/* Appends a word to the record. Returns whether there was room. `spare` words are left for what must follow. */
+static __always_inline int add_word(struct script_state *script, __u64 word, __u32 spare)
 {
 	__u32 place = script->at;
 
 	OPAQUE(place);
-	if (place >= SCRIPT_WORDS)
+	if (place >= SCRIPT_WORDS - spare)
 		return 0;
 	script->record.words[place] = word;
 	script->at = place + 1;
 	return 1;
 }
 
-/* Returns a field of the frame that was read. */
+/*
+ * Brings a frame into the window. Frames of functions that call each other lie side by side, the caller below. So the bytes before the
+ * frame are read as well, from the begin of its page on. (Where each frame is a call of its own, it is an object of its own as well.)
+ */
+static __always_inline int enter_frame(struct script_state *script, __u64 frame)
+{
+	__u32 bytes = script->runtime.frame_bytes, before = 0, size;
+	__u64 place = frame - script->window_at;
+
+	if (bytes > MAX_SCRIPT_FRAME_BYTES)
+		return -1;
+	if (!(place & 7) && place < script->window_bytes && place + bytes <= script->window_bytes) {
+		script->place = place;
+		return 0;
+	}
+	if (script->runtime.entry_is != ENTRY_EACH) {
+		before = frame & 4095 & ~7;
+		if (before > SCRIPT_WINDOW_BYTES - MAX_SCRIPT_FRAME_BYTES)
+			before = SCRIPT_WINDOW_BYTES - MAX_SCRIPT_FRAME_BYTES;
+	}
+	size = before + bytes;
+	script->window_at = frame - before;
+	script->window_bytes = size;
+	script->place = before;
+	OPAQUE(size);
+	return size > sizeof(script->window) || bpf_probe_read_user(script->window, size, (void *)(frame - before));
+}
+
+/* Returns a field of the frame in the window. */
 static __always_inline __u64 frame_word(struct script_state *script, __u32 offset)
 {
-	__u32 place = offset >> 3;
+	__u32 place = (script->place + offset) >> 3;
 
 	OPAQUE(place);
-	return script->frame_words[place & (SCRIPT_FRAME_WORDS - 1)];
+	return script->window[place & (SCRIPT_WINDOW_BYTES / 8 - 1)];
 }
 
 static __always_inline int read_word(__u64 address, __u64 *word)
@@ -74,7 +105,7 @@ static __always_inline int read_word(__u64 address, __u64 *word)
 }
 
 /* Returns a hash of a code object, so that a later object at the same address differs. src/interpreters/python/code.rs has the same. */
-static __always_inline __u64 code_check(struct script_state *script, __u64 code)
+static __always_inline __u32 code_check(struct script_state *script, __u64 code)
 {
 	__u64 mix = 0;
 
@@ -86,10 +117,56 @@ static __always_inline __u64 code_check(struct script_state *script, __u64 code)
 	return mix >> 32;
 }
 
+/* Adds a function that was met at this place before. Returns whether there was room. */
+static __always_inline int add_again(struct script_state *script, __u32 place)
+{
+	__u64 word = (__u64)SCRIPT_AGAIN << SCRIPT_KIND_SHIFT | place;
+	__u32 last = script->at - 1;
+
+	OPAQUE(last);
+	if (last < SCRIPT_WORDS) {
+		__u64 *before = &script->record.words[last];
+
+		if ((*before & ~(SCRIPT_COUNT << SCRIPT_COUNT_SHIFT)) == word) {
+			*before += 1ULL << SCRIPT_COUNT_SHIFT;
+			return 1;
+		}
+	}
+	return add_word(script, word | 1ULL << SCRIPT_COUNT_SHIFT, 1);
+}
+
+/* Adds a function. Returns whether there was room. */
+static __always_inline int add_function(struct script_state *script, __u64 code, __u32 instruction)
+{
+	__u64 number = code >> 4 ^ code >> 10;
+	struct met_function *met = &script->met[number & (MET_FUNCTIONS - 1)];
+
+	if (met->code == code && met->sample == script->sample) {
+		if (met->instruction == instruction)
+			return add_again(script, met->place);
+	} else {
+		met->code = code;
+		met->sample = script->sample;
+		met->check = code_check(script, code);
+	}
+	met->instruction = instruction;
+	met->place = script->at - script->first;
+	return add_word(script, (code & SCRIPT_ADDRESS) | (__u64)SCRIPT_FUNCTION << SCRIPT_KIND_SHIFT, 2) &&
+	       add_word(script, instruction | (__u64)met->check << 32, 1);
+}
+
 static __always_inline int script_ends(struct script_state *script, int reason)
 {
 	script->record.end = reason;
 	return 1;
+}
+
+/* Ends the walk within a run. 3.10 to 3.12 know the call of the loop before its functions: it is the run's. */
+static __always_inline int script_breaks(struct script_state *script, int reason)
+{
+	if (script->anchor)
+		add_word(script, (script->anchor & SCRIPT_ADDRESS) | (__u64)SCRIPT_RUN_ENDS << SCRIPT_KIND_SHIFT, 0);
+	return script_ends(script, reason);
 }
 
 /* Adds one function, or the end of a call. Returns whether the walk ends. */
@@ -99,37 +176,46 @@ __noinline int script_step(struct cpu_state *cpu)
 		return 1;
 	struct script_state *script = &cpu->script;
 	struct runtime *runtime = &script->runtime;
-	__u64 frame = script->frame, code, word, anchor = script->anchor;
-	__u32 bytes = runtime->frame_bytes;
+	__u64 frame = script->frame, code, word, anchor;
 	__u8 entry;
 
 	if (!frame)
 		return script_ends(script, SCRIPT_WHOLE);
-	if (!(++script->steps & 15) && is_out_of_time(cpu))
-		return script_ends(script, SCRIPT_CUT);
-	OPAQUE(bytes);
-	if (bytes > sizeof(script->frame_words) || bpf_probe_read_user(script->frame_words, bytes, (void *)frame))
-		return script_ends(script, SCRIPT_UNREADABLE);
+	if (!(++script->steps & (cpu->walk.look_every - 1)) && is_out_of_time(cpu))
+		return script_breaks(script, SCRIPT_CUT);
+	if (enter_frame(script, frame))
+		return script_breaks(script, SCRIPT_UNREADABLE);
 	entry = frame_word(script, runtime->entry) >> (runtime->entry & 7) * 8;
 	if (runtime->entry_is != ENTRY_BETWEEN || entry < NO_FUNCTION) {
 		code = frame_word(script, runtime->code) & ~(__u64)runtime->code_tag;
 		word = frame_word(script, runtime->instruction);
 		if (runtime->instruction_is_pointer)
 			word -= code;
-		if (!add_word(script, (code & SCRIPT_ADDRESS) | (__u64)SCRIPT_FUNCTION << SCRIPT_KIND_SHIFT) ||
-		    !add_word(script, (word & 0xffffffff) | code_check(script, code) << 32))
-			return script_ends(script, SCRIPT_CUT);
+		if (!add_function(script, code, word))
+			return script_breaks(script, SCRIPT_CUT);
 	}
 	if (runtime->entry_is == ENTRY_EACH || (runtime->entry_is == ENTRY_FLAG && entry) ||
 	    (runtime->entry_is == ENTRY_BETWEEN && entry >= NO_FUNCTION)) {
-		if (runtime->entry_is == ENTRY_BETWEEN)
-			anchor = frame;
-		else if (runtime->loop_previous == NO_FIELD || read_word(anchor + runtime->loop_previous, &script->anchor))
+		anchor = runtime->entry_is == ENTRY_BETWEEN ? frame : script->anchor;
+		if (script->anchor && read_word(script->anchor + runtime->loop_previous, &script->anchor))
 			script->anchor = 0;
-		if (!add_word(script, (anchor & SCRIPT_ADDRESS) | (__u64)SCRIPT_RUN_ENDS << SCRIPT_KIND_SHIFT))
+		if (!add_word(script, (anchor & SCRIPT_ADDRESS) | (__u64)SCRIPT_RUN_ENDS << SCRIPT_KIND_SHIFT, 0))
 			return script_ends(script, SCRIPT_CUT);
 	}
 	script->frame = frame_word(script, runtime->previous);
+	return 0;
+}
+
+/* Steps of one call of script_steps(). */
+#define STEPS_AT_ONCE 16
+
+/* Adds some functions. Returns whether the walk ends. Global, so that the verifier does not follow all MAX_SCRIPT_FRAMES steps. */
+__noinline int script_steps(struct cpu_state *cpu)
+{
+	for (int i = 0; i < STEPS_AT_ONCE; i++) {
+		if (script_step(cpu))
+			return 1;
+	}
 	return 0;
 }
 
@@ -178,22 +264,18 @@ static __always_inline void send_script(struct cpu_state *cpu, struct task_struc
 	record->cpu = header->cpu;
 	record->kind = RECORD_SCRIPT;
 	record->frames = frames;
-	script->at = (frames + 1) / 2;
+	script->at = script->first = (frames + 1) / 2;
 	script->steps = 0;
+	script->sample++;
+	script->window_bytes = 0;
 	record->end = find_script(script, thread_pointer(task));
 	if (!record->end) {
-		record->end = SCRIPT_CUT;
-		if (CAN_ITERATE) {
-			bpf_for(i, 0, MAX_SCRIPT_FRAMES) {
-				if (script_step(cpu))
-					break;
-			}
-		} else {
-			for (i = 0; i < MAX_SCRIPT_FRAMES; i++) {
-				if (script_step(cpu))
-					break;
-			}
+		for (i = 0; i < MAX_SCRIPT_FRAMES / STEPS_AT_ONCE; i++) {
+			if (script_steps(cpu))
+				break;
 		}
+		if (!record->end)
+			script_breaks(script, SCRIPT_CUT);
 	}
 	size = __builtin_offsetof(struct script_record, words) + 8 * (__u64)script->at;
 	OPAQUE(size);

@@ -16,8 +16,8 @@ const MINORS: std::ops::RangeInclusive<u8> = 7..=15;
 /// The first byte of a record of functions. Versions have smaller first bytes.
 const SCRIPT: u8 = 9;
 const KINDS: u8 = SCRIPT + 1;
-/// Frames of a walk: slightly more than BPF walks (`MAX_SCRIPT_FRAMES`, 1,024).
-const MAX_FRAMES: usize = 1_100;
+/// Frames of a walk: slightly more than BPF walks (`MAX_SCRIPT_FRAMES`, 4,096).
+const MAX_FRAMES: usize = 4_200;
 /// Code objects that are read. A code object has up to 16 KiB of line table and 6 KiB of names.
 const MAX_CODES: usize = 20;
 /// Threads whose functions are walked.

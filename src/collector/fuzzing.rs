@@ -6,7 +6,7 @@ use super::processes::proc;
 use super::tables::{any_table, device_of_any_mount};
 use super::wire::perf_records::{self, Event, HEADER, Parsed};
 use super::wire::records::{Record, Wish};
-use super::wire::script::{Part, Script};
+use super::wire::script::{Part, Role, Script};
 use crate::object::numbers::u64_at;
 
 /// The reader that gets the bytes of an input.
@@ -100,11 +100,12 @@ pub fn script(input: &[u8]) -> Result<(), String> {
 /// Checks both ways of merging. Each native frame must come once and in order, and functions must come in the order of the record.
 /// Functions without anchors must all come.
 fn merge(script: &Script, native: usize) -> Result<(), String> {
-    let of_anchors = |each: &mut dyn FnMut(Part)| script.merge(native, each);
-    merged(script, native, of_anchors)?;
     // The record's own functions decide which frames are loops.
     let mut loops: Vec<bool> = script.functions().map(|function| function.check & 1 == 1).collect();
     loops.resize(native, true);
+    let role = |frame: usize| if loops.get(frame) == Some(&true) { Role::Loop } else { Role::Interpreter };
+    let left = merged(script, native, |each| script.merge(native, role, each))?;
+    keep(left == 0, "functions were lost")?;
     for is_whole in [false, true] {
         let left = merged(script, native, |each| script.merge_by_count(&loops, is_whole, each))?;
         keep(left == 0, "functions were lost")?;
@@ -121,6 +122,7 @@ fn merged(script: &Script, native: usize, merge: impl FnOnce(&mut dyn FnMut(Part
             next += 1;
         }
         Part::Function(function) => is_in_order &= functions.next() == Some(function),
+        Part::Missing => is_in_order &= script.lacks_functions() && functions.clone().next().is_none(),
     });
     keep(is_in_order, "frames or functions out of order")?;
     keep(next == native, "native frames were lost")?;

@@ -2,6 +2,7 @@
 
 use crate::collector::{Collector, DumpCounts, ObjectState, ScriptCounts, Unread};
 use crate::profile::sanitize;
+use crate::ui::format_grouped;
 
 /// Describes the state of all unwind tables, with one line for each object that has none.
 pub(super) fn of_tables(collector: &Collector, without: &[String]) -> Vec<String> {
@@ -88,7 +89,6 @@ pub(super) fn of_dumps(dumps: &DumpCounts) -> Vec<String> {
 /// Describes how complete the functions of interpreters are.
 fn of_scripts(scripts: &ScriptCounts) -> Vec<String> {
     let told = [
-        (scripts.cut, "samples have more than 1,024 Python functions: the outermost ones are missing"),
         (scripts.unreadable, "samples lack Python functions: memory of the interpreter could not be read"),
         (scripts.gone, "Python functions were gone before their names were read: shown as [function that is gone]"),
         (
@@ -100,6 +100,15 @@ fn of_scripts(scripts: &ScriptCounts) -> Vec<String> {
     let mut lines = Vec::new();
     if scripts.samples > 0 {
         lines.push(format!("{} samples of Python programs, {} of them with all functions", scripts.samples, scripts.whole));
+    }
+    if scripts.cut > 0 {
+        let (least, most) = scripts.cut_to;
+        lines.push(format!(
+            "{} samples lack their outermost Python functions: after {} to {} functions there was no room or time left",
+            scripts.cut,
+            format_grouped(least),
+            format_grouped(most)
+        ));
     }
     lines.extend(told.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
     lines

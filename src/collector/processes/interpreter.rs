@@ -21,8 +21,8 @@ pub(crate) struct Interpreter {
     pub(crate) layout: Layout,
     /// The path of its file, as the process sees it.
     pub(crate) file: Arc<str>,
-    /// The code of its evaluation loop, as addresses of the process. Needed if no [anchors](Layout::has_anchors) show which frames belong
-    /// to the loop.
+    /// The code of its evaluation loop, as addresses of the process. It shows which frames belong to the loop if no
+    /// [anchors](Layout::has_anchors) do, or if the walk does not reach them. Empty if it is not known.
     pub(crate) evaluation: Range<u64>,
     /// The `struct runtime` that BPF uses to walk its functions.
     pub(crate) runtime: [u8; 40],
@@ -139,11 +139,8 @@ pub(crate) fn of_places(user: UserId, tgid: Tgid, places: &Places) -> Option<Int
     let layout = Layout::of(version, &memory, runtime)?;
     let clues = Clues { runtime, getter, self_size: self_size(user, tgid, &memory, &places.threads)? };
     let slot = threads(&memory, &layout, runtime).into_iter().find_map(|thread| find_slot(&memory, &layout, &clues, thread))?;
-    let evaluation = match evaluate {
-        _ if layout.has_anchors() => 0..0,
-        Some(address) => file.function_around(address)?,
-        None => return None,
-    };
+    let evaluation = evaluate.and_then(|address| file.function_around(address));
+    let evaluation = if layout.has_anchors() { evaluation.unwrap_or(0..0) } else { evaluation? };
     Some(Interpreter { layout, file: path.clone(), evaluation, runtime: layout.runtime(slot)? })
 }
 

@@ -314,6 +314,11 @@ impl Files {
     }
 
     /// Returns the file, or `None` for the fixed entries.
+    pub(crate) fn get(&self, index: FileIndex) -> Option<&File> {
+        self.slots.get(index.slot()?)?.as_ref()
+    }
+
+    /// Like [`Files::get`], to change the file.
     pub(crate) fn get_mut(&mut self, index: FileIndex) -> Option<&mut File> {
         self.slot(index)?.as_mut()
     }

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use super::mappings::{BuildIdOf, FileIndex, Files, Mapping};
 use super::moved::file_range;
 use super::reader::{Question, What};
-use super::scripts::{Function, FunctionReads, MAX_ASKED, MAX_PLACES, gone, label_of, not_read};
+use super::scripts::{Function, FunctionReads, MAX_ASKED, MAX_PLACES, gone, label_of, missing, not_read};
 use super::state::{Known, ProcessState};
 use super::table::{Parts, ProcessTable};
 use crate::collector::wire::perf_records::Identity;
 use crate::collector::wire::records::{KERNEL_CUT, Record, UserFrame};
-use crate::collector::wire::script::{Part, Script, ScriptFrame};
+use crate::collector::wire::script::{Part, Role, Script, ScriptFrame};
 use crate::collector::{Batch, Collected};
 use crate::profile::{
     CgroupId, Cpu, EventSource, FileNamespace, FileOffset, Frame, FrameId, KernelAddress, NameRequest, Names, Object, ObjectId,
@@ -91,12 +91,15 @@ impl ProcessTable {
                 Some(script) => user.functions_and_frames(record, script),
                 None => user.frames(record),
             };
-            user_end = user.end;
+            user_end = match script.is_some_and(|script| script.lacks_functions()) {
+                true if user.end == UserEnd::Root => UserEnd::Functions,
+                _ => user.end,
+            };
             if whole.is_none() {
                 batch.frames.truncate(from);
                 return false;
             }
-            script.into_iter().for_each(|script| reads.count(script.end));
+            script.into_iter().for_each(|script| reads.count(&script));
         }
         if let Some(user) = batch.frames.get_mut(from..) {
             user.reverse();
@@ -170,11 +173,16 @@ impl UserPart<'_> {
             let is_loop: Vec<bool> = record.user().map(|frame| scripts.evaluation.contains(&frame.address)).collect();
             script.merge_by_count(&is_loop, self.end == UserEnd::Root, |part| merged.push(part));
         } else {
-            script.merge(record.user().len(), |part| merged.push(part));
+            let addresses: Vec<u64> = match script.lacks_functions() {
+                true => record.user().map(|frame| frame.address).collect(),
+                false => Vec::new(),
+            };
+            let role = |frame: usize| addresses.get(frame).map_or(Role::Other, |address| self.place.role_of(*address));
+            script.merge(record.user().len(), role, |part| merged.push(part));
         }
         // The native frame right before a function is the interpreter's loop. From the innermost loop on, frames of the interpreter serve
         // to run functions. The outermost frame stays, because it shows whether the stack is whole.
-        let is_function = |part: &Part| matches!(part, Part::Function(_));
+        let is_function = |part: &Part| matches!(part, Part::Function(_) | Part::Missing);
         let serving = match merged.iter().position(is_function) {
             Some(first) => first.saturating_sub(1)..merged.iter().rposition(|part| !is_function(part)).unwrap_or(0),
             None => 0..0,
@@ -183,6 +191,7 @@ impl UserPart<'_> {
         for (index, part) in merged.into_iter().enumerate() {
             match part {
                 Part::Function(function) => self.frames.extend(self.place.frame_of_function(function, self.wanted)),
+                Part::Missing => self.frames.push(missing(self.place.names)),
                 Part::Native(depth) => {
                     let Some(frame) = natives.next().filter(|_| !self.ended) else { continue };
                     let (mut frame, key) = self.native(depth, frame)?;
@@ -322,6 +331,19 @@ impl Place<'_> {
             // Code without an object has no names, so all its addresses share one frame.
             object @ ObjectId::ANONYMOUS => Frame::Process { object, address: ProcessAddress(0), is_return: false },
             object => Frame::Process { object, address: ProcessAddress(address), is_return },
+        }
+    }
+
+    /// Returns what the code at an address of the process is to its interpreter.
+    fn role_of(&self, address: u64) -> Role {
+        let scripts = &self.state.scripts;
+        if scripts.evaluation.contains(&address) {
+            return Role::Loop;
+        }
+        let file = self.state.mappings.find(address).and_then(|mapping| self.files.get(mapping.file));
+        match file.is_some_and(|file| Some(&file.path) == scripts.file.as_ref()) {
+            true => Role::Interpreter,
+            false => Role::Other,
         }
     }
 

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::interpreter::CodeKey;
 use super::kernel_entries::KernelEntries;
-use crate::collector::wire::script::{ScriptEnd, ScriptFrame};
+use crate::collector::wire::script::{Script, ScriptEnd, ScriptFrame};
 use crate::interpreters::python::{Code, Layout};
 use crate::profile::{FrameId, FrameKind, LabelId, Names, UserId};
 
@@ -39,8 +39,10 @@ pub struct ScriptCounts {
     pub samples: u64,
     /// Samples with all of their functions.
     pub whole: u64,
-    /// Samples with more functions than a record holds.
+    /// Samples that lack functions, because there were too many or the walk's time was used up.
     pub cut: u64,
+    /// Fewest and most functions of those samples.
+    pub cut_to: (u64, u64),
     /// Samples whose functions end at memory that could not be read.
     pub unreadable: u64,
     /// Functions whose code objects were gone or replaced before their names were read.
@@ -82,11 +84,16 @@ impl FunctionReads {
     }
 
     /// Counts the end of the functions of a sample.
-    pub(super) fn count(&mut self, end: ScriptEnd) {
+    pub(super) fn count(&mut self, script: &Script<'_>) {
         let counts = &mut self.counts;
-        match end {
+        match script.end {
             ScriptEnd::Whole => counts.whole += 1,
-            ScriptEnd::Cut => counts.cut += 1,
+            ScriptEnd::Cut => {
+                let functions = script.functions().count() as u64;
+                let (least, most) = if counts.cut == 0 { (functions, functions) } else { counts.cut_to };
+                counts.cut_to = (least.min(functions), most.max(functions));
+                counts.cut += 1;
+            }
             ScriptEnd::Unreadable => counts.unreadable += 1,
             // The thread runs no interpreter: nothing is missing.
             ScriptEnd::NoState => counts.whole += 1,
@@ -232,6 +239,11 @@ pub(super) fn not_read(names: &Names) -> FrameId {
 /// Returns the frame of functions whose code objects were gone before they were read.
 pub(super) fn gone(names: &Names) -> FrameId {
     names.intern_named(names.labels.intern("[function that is gone]", "", FrameKind::Python))
+}
+
+/// Returns the frame that stands for the outermost functions of a sample that lacks them.
+pub(super) fn missing(names: &Names) -> FrameId {
+    names.intern_named(names.labels.intern("[functions missing]", "", FrameKind::Python))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! ```
 
 use std::mem::offset_of;
+use std::ops::Range;
 
 use crate::object::numbers::{u32_at, u64_at};
 
@@ -17,7 +18,12 @@ const SCRIPT: u8 = 254;
 const KIND_SHIFT: u32 = 56;
 const FUNCTION: u64 = 1;
 const RUN_ENDS: u64 = 2;
+const AGAIN: u64 = 3;
 const ADDRESS: u64 = (1 << KIND_SHIFT) - 1;
+const COUNT_SHIFT: u32 = 32;
+
+/// Most functions of a sample: `MAX_SCRIPT_FRAMES`.
+pub(crate) const MAX_FUNCTIONS: usize = 4096;
 
 /// `struct script_record`, used for its offsets.
 #[repr(C)]
@@ -97,6 +103,25 @@ pub(crate) enum Part {
     Native(usize),
     /// A function.
     Function(ScriptFrame),
+    /// The outermost functions, which the walk did not reach.
+    Missing,
+}
+
+/// What a native frame is to the interpreter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// A call of its loop.
+    Loop,
+    /// Another function of the interpreter's file.
+    Interpreter,
+    /// Other code.
+    Other,
+}
+
+/// A word of a record, or one of the functions that a word stands for.
+enum Item {
+    Function(ScriptFrame),
+    RunEnds(Option<u64>),
 }
 
 impl<'a> Script<'a> {
@@ -118,36 +143,68 @@ impl<'a> Script<'a> {
     }
 
     /// Returns functions and ends of runs, innermost first.
-    fn words(&self) -> impl Iterator<Item = u64> + 'a {
-        self.words.chunks_exact(8).filter_map(|word| Some(u64::from_ne_bytes(word.try_into().ok()?)))
-    }
-
-    /// Returns all functions, innermost first.
-    pub(crate) fn functions(&self) -> impl Iterator<Item = ScriptFrame> + 'a {
-        let mut words = self.words();
+    fn items(&self) -> impl Iterator<Item = Item> + Clone + use<'a> {
+        let words = self.words;
+        let mut at = 0;
+        let mut again: Option<(ScriptFrame, u64)> = None;
+        let function = move |at: usize| {
+            let word = u64_at(words, at).filter(|word| word >> KIND_SHIFT == FUNCTION)?;
+            let rest = u64_at(words, at + 8)?;
+            Some(ScriptFrame { code: word & ADDRESS, instruction: rest as u32, check: (rest >> 32) as u32 })
+        };
+        let mut left = MAX_FUNCTIONS;
         std::iter::from_fn(move || {
-            loop {
-                let word = words.next()?;
-                if word >> KIND_SHIFT == FUNCTION {
-                    let rest = words.next()?;
-                    return Some(ScriptFrame { code: word & ADDRESS, instruction: rest as u32, check: (rest >> 32) as u32 });
+            if let Some((function, count)) = again {
+                left = left.checked_sub(1)?;
+                again = Some((function, count - 1)).filter(|(_, count)| *count > 0);
+                return Some(Item::Function(function));
+            }
+            let word = u64_at(words, at)?;
+            at += 8;
+            match word >> KIND_SHIFT {
+                FUNCTION => {
+                    left = left.checked_sub(1)?;
+                    at += 8;
+                    Some(Item::Function(function(at - 16)?))
                 }
+                AGAIN => {
+                    left = left.checked_sub(1)?;
+                    let function = function((word as u32 as usize).checked_mul(8)?)?;
+                    again = Some((function, ((word & ADDRESS) >> COUNT_SHIFT).saturating_sub(1))).filter(|(_, count)| *count > 0);
+                    Some(Item::Function(function))
+                }
+                RUN_ENDS => Some(Item::RunEnds(Some(word & ADDRESS).filter(|anchor| *anchor > 0))),
+                _ => None,
             }
         })
     }
 
-    /// Calls `each` for native frames and functions in the order of the stack, innermost first. `native` is the number of native frames.
+    /// Returns all functions, innermost first.
+    pub(crate) fn functions(&self) -> impl Iterator<Item = ScriptFrame> + Clone + use<'a> {
+        self.items().filter_map(|item| match item {
+            Item::Function(function) => Some(function),
+            Item::RunEnds(_) => None,
+        })
+    }
+
+    /// Whether there are more functions than the record has.
+    pub(crate) fn lacks_functions(&self) -> bool {
+        matches!(self.end, ScriptEnd::Cut | ScriptEnd::Unreadable)
+    }
+
+    /// Calls `each` for native frames and functions in the order of the stack, innermost first. `native` is the number of native frames,
+    /// and `role` tells what each of them is.
     ///
     /// A run follows the native frame whose stack contains the run's anchor. If the native walk has ended before that frame, the run comes
-    /// last. A run without an end comes right after the run before it.
-    pub(crate) fn merge(&self, native: usize, mut each: impl FnMut(Part)) {
+    /// last. If the walk of functions ended before it found the run's anchor, the run follows the innermost call of the loop that is left.
+    pub(crate) fn merge(&self, native: usize, role: impl Fn(usize) -> Role, mut each: impl FnMut(Part)) {
         let stack_pointer = |frame: usize| {
             let distance = u32_at(self.stack_pointers, frame.checked_mul(4)?)?;
             Some(self.base.wrapping_add(u64::from(distance) << 3))
         };
         let mut next = 0;
         let mut run = Vec::new();
-        let mut words = self.words();
+        let mut is_closed = false;
         let mut close = |run: &mut Vec<ScriptFrame>, anchor: Option<u64>, each: &mut dyn FnMut(Part)| {
             // True for all frames up to the frame that contains the anchor.
             let lies_beyond = |frame: usize| stack_pointer(frame).zip(anchor).is_none_or(|(pointer, anchor)| pointer <= anchor);
@@ -157,19 +214,23 @@ impl<'a> Script<'a> {
             }
             run.drain(..).for_each(|frame| each(Part::Function(frame)));
         };
-        while let Some(word) = words.next() {
-            match word >> KIND_SHIFT {
-                FUNCTION => {
-                    let Some(rest) = words.next() else { break };
-                    run.push(ScriptFrame { code: word & ADDRESS, instruction: rest as u32, check: (rest >> 32) as u32 });
-                }
-                RUN_ENDS => close(&mut run, Some(word & ADDRESS).filter(|anchor| *anchor > 0), &mut each),
-                _ => break,
+        for item in self.items() {
+            match item {
+                Item::Function(function) => run.push(function),
+                Item::RunEnds(anchor) => close(&mut run, anchor, &mut each),
             }
+            is_closed = run.is_empty();
         }
-        // The walk has ended within a run. The native frame that runs these functions is unknown.
+        let lacks = self.lacks_functions();
+        let is_placed = run.is_empty() && (is_closed || !lacks);
+        let behind = match is_placed {
+            true => next,
+            false => innermost_loop(next..native, role).map_or(native, |frame| frame + 1),
+        };
+        (next..behind).for_each(|frame| each(Part::Native(frame)));
         run.into_iter().for_each(|frame| each(Part::Function(frame)));
-        (next..native).for_each(|frame| each(Part::Native(frame)));
+        lacks.then_some(Part::Missing).into_iter().for_each(&mut each);
+        (behind..native).for_each(|frame| each(Part::Native(frame)));
     }
 
     /// Merges functions without anchors. Each of them has a call of the interpreter's loop, so it has a native frame. `is_loop` says for
@@ -178,7 +239,8 @@ impl<'a> Script<'a> {
     /// If the counts differ, the outermost functions and loops are paired, provided that both ends are known: a function may be about to
     /// begin, or may have just ended. A function without a loop is placed next to the nearest loop.
     pub(crate) fn merge_by_count(&self, is_loop: &[bool], is_whole: bool, mut each: impl FnMut(Part)) {
-        let mut functions = self.functions();
+        let missing = self.lacks_functions().then_some(Part::Missing);
+        let mut functions = self.functions().map(Part::Function).chain(missing);
         let (mut idle, mut more) = (0, 0);
         if is_whole && self.end == ScriptEnd::Whole {
             let (loops, count) = (is_loop.iter().filter(|is_loop| **is_loop).count(), self.functions().count());
@@ -189,10 +251,10 @@ impl<'a> Script<'a> {
             if is_loop && idle > 0 {
                 idle -= 1;
             } else if is_loop {
-                functions.by_ref().take(std::mem::take(&mut more) + 1).for_each(|function| each(Part::Function(function)));
+                functions.by_ref().take(std::mem::take(&mut more) + 1).for_each(&mut each);
             }
         }
-        functions.for_each(|function| each(Part::Function(function)));
+        functions.for_each(each);
     }
 
     /// Returns the bytes of a record whose sample has these user frames after the first `before`, each with a stack pointer.
@@ -212,9 +274,22 @@ impl<'a> Script<'a> {
     }
 }
 
+/// Returns the innermost call of the interpreter's loop among these native frames. If the loop's code is not known there (compilers put
+/// what rarely runs elsewhere), this is the last of the innermost frames that follow each other in the interpreter's file.
+fn innermost_loop(frames: Range<usize>, role: impl Fn(usize) -> Role) -> Option<usize> {
+    let is_loop = |frame: &usize| role(*frame) == Role::Loop;
+    let is_its_code = |frame: &usize| role(*frame) == Role::Interpreter;
+    frames.clone().find(is_loop).or_else(|| frames.skip_while(|frame| !is_its_code(frame)).take_while(is_its_code).last())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A function that was met before, at this word.
+    fn again(word: u64, count: u64) -> u64 {
+        AGAIN << KIND_SHIFT | count << COUNT_SHIFT | word
+    }
 
     fn function(number: u64) -> [u64; 2] {
         [FUNCTION << KIND_SHIFT | number, number << 32 | 7]
@@ -224,29 +299,43 @@ mod tests {
         RUN_ENDS << KIND_SHIFT | anchor
     }
 
-    /// A record of frames with these stack pointers.
+    /// A record of frames with these stack pointers, and of all functions.
     fn record(stack_pointers: &[u64], words: &[u64]) -> Vec<u8> {
         let base = stack_pointers.first().copied().unwrap_or_default();
         let mut bytes = vec![0; HEADER];
         bytes[offset_of!(ScriptRecord, base)..][..8].copy_from_slice(&base.to_ne_bytes());
         bytes[offset_of!(ScriptRecord, frames)..][..4].copy_from_slice(&(stack_pointers.len() as u32).to_ne_bytes());
         bytes[offset_of!(ScriptRecord, kind)] = SCRIPT;
+        bytes[offset_of!(ScriptRecord, end)] = 1;
         bytes.extend(stack_pointers.iter().flat_map(|pointer| (((pointer - base) >> 3) as u32).to_ne_bytes()));
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
         bytes
     }
 
-    /// Returns native frames as numbers, functions as letters.
-    fn merged(bytes: &[u8], native: usize) -> String {
+    /// Native frames as numbers, functions as letters, missing ones as `…`.
+    fn letter(part: Part) -> char {
+        match part {
+            Part::Native(frame) => char::from(b'0' + frame as u8),
+            Part::Function(frame) => char::from(b'a' + frame.code as u8),
+            Part::Missing => '…',
+        }
+    }
+
+    /// Merges a record with as many native frames as there are letters: `L` is the loop, `i` other code of the interpreter.
+    fn merged_with(bytes: &[u8], roles: &str) -> String {
+        let role = |frame: usize| match roles.as_bytes()[frame] {
+            b'L' => Role::Loop,
+            b'i' => Role::Interpreter,
+            _ => Role::Other,
+        };
         let mut text = String::new();
-        Script::parse(bytes).unwrap().merge(native, |part| {
-            text.push(match part {
-                Part::Native(frame) => char::from(b'0' + frame as u8),
-                Part::Function(frame) => char::from(b'a' + frame.code as u8),
-            });
-        });
+        Script::parse(bytes).unwrap().merge(roles.len(), role, |part| text.push(letter(part)));
         text
+    }
+
+    fn merged(bytes: &[u8], native: usize) -> String {
+        merged_with(bytes, &".".repeat(native))
     }
 
     #[test]
@@ -274,24 +363,61 @@ mod tests {
         assert_eq!(merged(&record(&[0x1000, 0x1100], &words), 2), "0a1bc");
         assert_eq!(merged(&record(&[], &words), 0), "abc");
         assert_eq!(merged(&record(&[], &words), 3), "012abc", "frames without stack pointers");
-        words.truncate(5);
-        assert_eq!(merged(&record(&[0x1000, 0x1100, 0x1200], &words), 3), "0ab12", "functions that end early");
+    }
+
+    #[test]
+    fn functions_whose_call_was_not_reached_lie_behind_the_innermost_loop() {
+        let cut = |stack_pointers: &[u64], words: &[u64]| {
+            let mut bytes = record(stack_pointers, words);
+            bytes[offset_of!(ScriptRecord, end)] = 2;
+            bytes
+        };
+        let pointers = [0x1000, 0x1100, 0x1200, 0x1300, 0x1400, 0x1500];
+        let one_run = cut(&pointers, &[function(0), function(1)].concat());
+        assert_eq!(merged_with(&one_run, "..LiL."), "012ab…345");
+        // The loop's code is not known there.
+        assert_eq!(merged_with(&one_run, "..ii.i"), "0123ab…45");
+        assert_eq!(merged_with(&one_run, "......"), "012345ab…");
+        // The loop of an earlier run is not taken once more.
+        let mut words = function(0).to_vec();
+        words.push(end(0x1210));
+        words.extend(function(1));
+        assert_eq!(merged_with(&cut(&pointers, &words), "..LiL."), "012a34b…5");
+        // 3.10 to 3.12 know the call's anchor before they know its functions.
+        words.push(end(0x1310));
+        assert_eq!(merged_with(&cut(&pointers, &words), "..LiL."), "012a3b…45");
+        assert_eq!(merged_with(&cut(&pointers, &[]), "..LiL."), "012…345");
+        // Nothing is missing.
+        assert_eq!(merged_with(&record(&pointers, &[]), "..LiL."), "012345");
+    }
+
+    #[test]
+    fn a_recursion_is_sent_once_and_counted() {
+        let mut words = function(0).to_vec();
+        words.extend(function(1));
+        words.extend([again(2, 3), again(0, 1), end(0x1110)]);
+        words.extend(function(2));
+        words.extend([again(0, 2), end(0x1210)]);
+        let bytes = record(&[0x1000, 0x1100, 0x1200], &words);
+        assert_eq!(merged(&bytes, 3), "01abbbba2caa");
+        assert_eq!(Script::parse(&bytes).unwrap().functions().count(), 9);
+        let more = Script::with_user(&bytes, 0, [0x1000, 0x1080, 0x1100, 0x1200].into_iter()).unwrap();
+        assert_eq!(merged(&more, 4), "012abbbba3caa");
+        // Counts and places that no sampler makes.
+        for word in [again(0, 0xff_ffff), again(1, 1), again(99, 1), again(0, 0)] {
+            let bytes = record(&[], &[&function(0)[..], &[word, word]].concat());
+            assert!(Script::parse(&bytes).unwrap().functions().count() <= MAX_FUNCTIONS);
+        }
     }
 
     #[test]
     fn functions_without_anchors_lie_behind_their_loops() {
         let words = [function(0), function(1), function(2)].concat();
         let mut bytes = record(&[0x1000; 6], &words);
-        bytes[offset_of!(ScriptRecord, end)] = 1;
         let merged = |bytes: &[u8], loops: &str, is_whole| {
             let mut text = String::new();
             let loops: Vec<bool> = loops.chars().map(|c| c == 'L').collect();
-            Script::parse(bytes).unwrap().merge_by_count(&loops, is_whole, |part| {
-                text.push(match part {
-                    Part::Native(frame) => char::from(b'0' + frame as u8),
-                    Part::Function(frame) => char::from(b'a' + frame.code as u8),
-                });
-            });
+            Script::parse(bytes).unwrap().merge_by_count(&loops, is_whole, |part| text.push(letter(part)));
             text
         };
         assert_eq!(merged(&bytes, ".L.LL.", true), "01a23b4c5");
@@ -301,7 +427,8 @@ mod tests {
         // Stacks that end early are paired at the innermost end.
         assert_eq!(merged(&bytes, "L.L", false), "0a12bc");
         bytes[offset_of!(ScriptRecord, end)] = 2;
-        assert_eq!(merged(&bytes, "LLLLL", true), "0a1b2c34");
+        assert_eq!(merged(&bytes, "LLLLL", true), "0a1b2c3…4");
+        assert_eq!(merged(&bytes, "LL", true), "0a1bc…");
     }
 
     #[test]
@@ -309,7 +436,7 @@ mod tests {
         let bytes = record(&[0x1000, 0x1100], &function(0));
         for length in 0..bytes.len() {
             if let Some(script) = Script::parse(&bytes[..length]) {
-                script.merge(3, |_| ());
+                script.merge(3, |_| Role::Loop, |_| ());
             }
         }
         let mut bytes = bytes;

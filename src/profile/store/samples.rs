@@ -67,11 +67,14 @@ pub enum UserEnd {
     /// The unwind table of a frame came after the sample, and the copy of the stack ends before the root. The collector sets this reason,
     /// not a program in the kernel.
     Dump = 20,
+    /// The walk reached the root, but the outermost functions of an interpreter are missing. The collector sets this reason, not a program
+    /// in the kernel.
+    Functions = 21,
 }
 
 impl UserEnd {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [UserEnd; 21] = [
+    pub const ALL: [UserEnd; 22] = [
         UserEnd::Unspecified,
         UserEnd::KernelThread,
         UserEnd::FramePointerEnd,
@@ -93,6 +96,7 @@ impl UserEnd {
         UserEnd::Time,
         UserEnd::Unread,
         UserEnd::Dump,
+        UserEnd::Functions,
     ];
 
     /// Returns the reason for a number on the wire. Unknown numbers are [`UserEnd::Unspecified`].
@@ -156,6 +160,10 @@ impl UserEnd {
             UserEnd::Dump => (
                 "the copy of the stack was too short",
                 "until the unwind table is ready, samples are walked in a copy of 16 to 64 KiB of the stack",
+            ),
+            UserEnd::Functions => (
+                "the outermost Python functions are missing",
+                "more than 4,096 of them, or the walk's time was used up, or their memory was not readable (see below)",
             ),
             UserEnd::Registers => ("in execve: the old program was gone, the new one had not started", ""),
             UserEnd::Time => (

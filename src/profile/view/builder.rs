@@ -421,7 +421,7 @@ impl ViewBuilder {
         // A walk by unwind tables knows whether it reached the root. For other stacks, the outermost function's name tells.
         let complete = match sample.user_end {
             UserEnd::Root => true,
-            UserEnd::Cut | UserEnd::Time => false,
+            UserEnd::Cut | UserEnd::Time | UserEnd::Functions => false,
             _ => has_user_stack && self.is_complete(profile, sample.stack),
         };
         let sums = &mut self.sums[slot];
