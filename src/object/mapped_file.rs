@@ -31,6 +31,7 @@ use std::path::{Path, PathBuf};
 
 use super::bytes::Source;
 use super::elf::Image;
+use super::process;
 use super::reason::Reason;
 use crate::object::open::{self, OpenError, OpenFile, Root, in_time, own_files};
 use crate::profile::{FileNamespace, NameRequest, Object, ProcessAddress, Tgid, UserId};
@@ -200,7 +201,7 @@ fn open_way(object: &Object, way: &Way) -> Result<(Image, bool), Reason> {
 /// Whether the link of a mapping still has this path, even if the file was deleted since.
 fn leads_to(host: &Host, path: &str) -> bool {
     let Host { tgid, mapping, .. } = host;
-    let link = format!("/proc/{tgid}/map_files/{:x}-{:x}", mapping.start.0, mapping.end.0);
+    let link = process::directory(tgid.0).join(format!("map_files/{:x}-{:x}", mapping.start.0, mapping.end.0));
     let Ok(target) = std::fs::read_link(link) else { return false };
     target.to_str().is_some_and(|target| target.strip_suffix(" (deleted)").unwrap_or(target) == path)
 }

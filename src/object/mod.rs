@@ -1,6 +1,7 @@
 //! Opens files that processes name, and finds out which users may reach them.
 //!
 //! - [`open`]: the only way to a file whose path a process chose.
+//! - [`process`]: the directory in `/proc` that shows a process's files.
 //! - [`reach`]: finds a file's real place, and whether a user may reach it.
 
 pub(crate) mod build_id;
@@ -22,6 +23,7 @@ pub(crate) mod numbers;
 pub(crate) mod object_files;
 pub mod open;
 pub(crate) mod plt;
+pub mod process;
 pub mod reach;
 pub mod read_at;
 pub(crate) mod reason;

@@ -28,6 +28,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlag
 use rustix::io::Errno;
 
 use super::io_timeout::{self, FailureDomain, Opened, PATIENCE};
+use super::process;
 use crate::profile::{FileNamespace, Tgid, UserId};
 
 /// File systems without a device whose files are storage nevertheless: `f_type` of statfs(2), and linux/magic.h. All file systems on a
@@ -125,7 +126,7 @@ impl Root {
     pub fn path(&self) -> PathBuf {
         match self {
             Root::Own => PathBuf::from("/"),
-            Root::Process(tgid) => PathBuf::from(format!("/proc/{tgid}/root")),
+            Root::Process(tgid) => process::directory(tgid.0).join("root"),
             Root::Under(directory) => directory.clone(),
         }
     }
@@ -269,7 +270,7 @@ pub fn open_path(user: UserId, root: Root, path: &Path) -> Result<OpenFile, Open
 
 /// Does [`open_mapping`] on the calling thread. May wait.
 pub fn mapping_now(user: UserId, tgid: Tgid, addresses: Range<u64>) -> Result<OpenFile, OpenError> {
-    let link = format!("/proc/{tgid}/map_files/{:x}-{:x}", addresses.start, addresses.end);
+    let link = process::directory(tgid.0).join(format!("map_files/{:x}-{:x}", addresses.start, addresses.end));
     reopen(user, &rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 

@@ -328,20 +328,23 @@ struct Relations {
     group: i32,
 }
 
-/// Returns all living processes. A process that has ended and was not waited for does not count.
+/// Returns all living processes. A process that has ended and was not waited for does not count. If only its first thread has ended, it
+/// lives.
 fn processes() -> Vec<Relations> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     numbers.filter_map(|pid| relations(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)).collect()
 }
 
-/// Parses /proc/PID/stat: `pid (name) state parent group … start`. `start` is the 22nd field. The name may have `)` in it.
+/// Parses /proc/PID/stat: `pid (name) state parent group … threads … start`. These are the fields 20 and 22. The name may have `)` in it.
 fn relations(stat: &[u8]) -> Option<Relations> {
     let stat = String::from_utf8_lossy(stat);
     let (pid, _) = stat.split_once(' ')?;
     let (_, rest) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    if matches!(*fields.first()?, "Z" | "X") {
+    // The state is that of the first thread, and the first thread counts until all others have ended.
+    let has_threads = fields.get(17)?.parse::<u32>().is_ok_and(|threads| threads > 1);
+    if matches!(*fields.first()?, "Z" | "X") && !has_threads {
         return None;
     }
     let identity = Identity { pid: pid.parse().ok()?, start: fields.get(19)?.parse().ok()? };
@@ -350,10 +353,7 @@ fn relations(stat: &[u8]) -> Option<Relations> {
 
 /// Tells whether the process exists and has not ended.
 pub(super) fn lives(tgid: Tgid) -> bool {
-    let Ok(stat) = std::fs::read(format!("/proc/{}/stat", tgid.0)) else { return false };
-    // If the first thread ended before the others, the process looks as if it had ended.
-    let threads = || std::fs::read_dir(format!("/proc/{}/task", tgid.0)).map_or(0, Iterator::count);
-    relations(&stat).is_some() || threads() > 1
+    std::fs::read(format!("/proc/{tgid}/stat")).is_ok_and(|stat| relations(&stat).is_some())
 }
 
 impl Drop for Child {
@@ -583,6 +583,8 @@ mod tests {
         let wanted = Relations { identity: Identity { pid: 12, start: 777 }, parent: 3, group: 4 };
         assert_eq!(relations(stat), Some(wanted));
         assert_eq!(relations(b"12 (a) Z 3 4 5 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 777 10 11"), None);
+        // Its first thread has ended, and another one lives.
+        assert_eq!(relations(b"12 (a) Z 3 4 5 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 2 0 777 10 11"), Some(wanted));
         assert_eq!(relations(b""), None);
     }
 

@@ -82,7 +82,8 @@ const OPENINGS: &[&str] = &["File::open(", "fs::read(", "fs::read_to_string(", "
 /// Beginnings of paths that no process chooses. [`LEADING_OUT`] has parts of such paths that lead out of `/proc` to a file that a
 /// process has chosen.
 const KERNELS: &[&str] = &["/proc/", "/sys/", "/etc/passwd\""];
-const LEADING_OUT: &[&str] = &["/root", "/cwd", "/exe", "/map_files", "/fd/"];
+const LEADING_OUT: &[&str] =
+    &["/root", "/cwd", "/exe", "/map_files", "/fd/", "(\"root", "(\"cwd", "(\"exe", "map_files/", "(\"fd"];
 
 /// Other modules that open files, and why no process chooses those paths.
 const OPENERS: &[(&str, &str)] = &[
@@ -290,8 +291,9 @@ fn other_openings(source: &Source) -> Vec<String> {
         for (at, _) in text.match_indices(opening).filter(|(at, _)| !text[..*at].ends_with(is_word)) {
             let path = text[at + opening.len()..].trim_start();
             let literal = path.strip_prefix("format!(").unwrap_or(path).strip_prefix('"').unwrap_or_default();
-            let line = literal.lines().next().unwrap_or_default();
-            let is_kernels = KERNELS.iter().any(|start| literal.starts_with(start));
+            let line = path.lines().next().unwrap_or_default();
+            let in_directory = path.starts_with("directory(") && line.contains(").join(\"");
+            let is_kernels = in_directory || KERNELS.iter().any(|start| literal.starts_with(start));
             if !is_kernels || LEADING_OUT.iter().any(|way| line.contains(way)) {
                 let place = format!("src/{}:{}", source.path, line_at(&text, at));
                 found.push(format!("{place}: `{opening}` where a process may have chosen the path: use object::open"));

@@ -4,7 +4,7 @@
 //! the test fails with a sentence. These tests do not count samples, as a busy machine gives a program little time. They check
 //! which chains of functions are in the file.
 //!
-//! Here: which stacks are recorded. `ending`: how a recording ends, and its command with it. `files`: output files, and runs that
+//! Here: which stacks are recorded. `ending`: how a recording ends, and its command with it. `first_thread`: programs whose first thread has ended. `files`: output files, and runs that
 //! are refused. `jit`: names of code made at run time. `odd`: programs whose code or symbols are unusual.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -15,6 +15,7 @@ mod ending;
 mod events;
 mod far;
 mod files;
+mod first_thread;
 mod jit;
 mod odd;
 

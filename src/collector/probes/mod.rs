@@ -34,6 +34,7 @@ use super::sources::clock::SharedMaps;
 use super::sys::perf_event;
 use super::wire::records;
 use crate::object::io_timeout::{self, FailureDomain};
+use crate::object::process::directory;
 use crate::profile::{EventSource, EventStatus, Tgid};
 use failure::Failed;
 pub use kernel_functions::{KernelFunctions, nearest};
@@ -411,7 +412,8 @@ pub fn code_files(tgid: Tgid) -> Vec<CodeFile> {
     let read = io_timeout::within(0, FailureDomain::process(tgid), io_timeout::PATIENCE, move || proc::maps(tgid.0));
     let mapped = read.ok().flatten().unwrap_or_default().mapped.into_iter();
     let files = mapped.filter(|mapped| mapped.path.starts_with('/') && seen.insert((mapped.identity, mapped.path.clone())));
-    let link = |mapped: &proc::Mapped| PathBuf::from(format!("/proc/{tgid}/map_files/{:x}-{:x}", mapped.start, mapped.end));
+    let links = directory(tgid.0).join("map_files");
+    let link = |mapped: &proc::Mapped| links.join(format!("{:x}-{:x}", mapped.start, mapped.end));
     files.map(|mapped| CodeFile { link: link(&mapped), path: mapped.path }).collect()
 }
 

@@ -12,6 +12,7 @@ use crate::interpreters::python::{Clues, Code, Layout, Version, find_slot, threa
 use crate::object::bytes::Source;
 use crate::object::elf::Image;
 use crate::object::exported::addresses_of;
+use crate::object::process::directory;
 use crate::profile::{ElfAddress, FileOffset, Tgid, UserId};
 
 /// The interpreter of a process.
@@ -42,7 +43,7 @@ const MAX_AT_START: usize = 4096;
 pub(crate) fn interpreters_of(found: &[FoundProcess]) -> Vec<(u32, UserId)> {
     let is_linker = |path: &str| path.rsplit('/').next().is_some_and(|name| name.starts_with("ld-"));
     let is_one = |tgid: u32| {
-        let program = std::fs::read_link(format!("/proc/{tgid}/exe")).ok();
+        let program = std::fs::read_link(directory(tgid).join("exe")).ok();
         let program = program.as_ref().map(|program| program.to_string_lossy());
         program.is_some_and(|program| may_be_interpreter(&program) || is_linker(&program))
     };
@@ -151,8 +152,8 @@ pub(crate) type CodeKey = (u64, u32);
 /// if its code object is gone, or if another code object is in its place by now.
 pub(crate) fn functions(tgid: u32, layout: &Layout, wanted: &[CodeKey]) -> Vec<(CodeKey, Option<Code>)> {
     let Some(memory) = ProcessMemory::open(tgid) else { return Vec::new() };
-    let directory = || std::fs::read_link(format!("/proc/{tgid}/cwd")).ok()?.into_os_string().into_string().ok();
-    let directory = LazyCell::new(directory);
+    let working_directory = || std::fs::read_link(directory(tgid).join("cwd")).ok()?.into_os_string().into_string().ok();
+    let working_directory = LazyCell::new(working_directory);
     let read = |&(address, check): &CodeKey| {
         // A check of 0: BPF could not read the code object, because its page was not in memory. Then the current contents have to do.
         let is_it = || check == 0 || Code::check(&memory, layout, address) == check;
@@ -160,7 +161,7 @@ pub(crate) fn functions(tgid: u32, layout: &Layout, wanted: &[CodeKey]) -> Vec<(
         // It may have gone while it was read.
         let mut code = code.filter(|_| is_it());
         if let Some(code) = code.as_mut().filter(|code| !code.file.starts_with(['/', '<']))
-            && let Some(directory) = &*directory
+            && let Some(directory) = &*working_directory
         {
             code.file = format!("{directory}/{}", code.file);
         }

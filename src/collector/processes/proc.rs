@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::mappings::MAX_MAPPINGS;
 use crate::collector::wire::perf_records::{Identity, Inode, comm_bytes};
 use crate::collector::wire::records::COMM_LENGTH;
+use crate::object::process::directory;
 use crate::profile::{UserId, sanitize};
 
 /// Longest command line kept, in bytes: it is for display.
@@ -81,7 +82,7 @@ pub(crate) fn parse_stat(tgid: u32, stat: &[u8]) -> Option<FoundProcess> {
 /// Reads only once, because each read locks the process's memory, and this is done for every program that is sampled.
 pub(crate) fn command_line(tgid: u32) -> String {
     let mut bytes = [0; MAX_COMMAND_LINE];
-    let read = fs::File::open(format!("/proc/{tgid}/cmdline")).and_then(|mut file| file.read(&mut bytes)).unwrap_or(0);
+    let read = fs::File::open(directory(tgid).join("cmdline")).and_then(|mut file| file.read(&mut bytes)).unwrap_or(0);
     readable_command_line(bytes.get_mut(..read).unwrap_or_default())
 }
 
@@ -112,7 +113,7 @@ pub(crate) struct MappedList {
 
 /// Reads the executable mappings of a process; `None` if it is gone. Waits for the process's memory lock.
 pub(crate) fn maps(tgid: u32) -> Option<MappedList> {
-    parse_maps(fs::File::open(format!("/proc/{tgid}/maps")).ok()?)
+    parse_maps(fs::File::open(directory(tgid).join("maps")).ok()?)
 }
 
 /// Reads our own executable mappings. Our memory lock is never held for long.
@@ -154,7 +155,7 @@ fn is_executable(line: &[u8]) -> bool {
 /// Reads the mapping right behind an executable mapping of a process. `None` if the executable mapping is no longer there, or if nothing
 /// is mapped right behind it. Waits for the process's memory lock.
 pub(crate) fn behind(tgid: u32, range: &Range<u64>) -> Option<Mapped> {
-    parse_behind(fs::File::open(format!("/proc/{tgid}/maps")).ok()?, range)
+    parse_behind(fs::File::open(directory(tgid).join("maps")).ok()?, range)
 }
 
 fn parse_behind(list: impl Read, range: &Range<u64>) -> Option<Mapped> {

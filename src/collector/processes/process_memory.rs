@@ -4,13 +4,14 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use crate::interpreters::Memory;
+use crate::object::process::directory;
 
 /// A process's memory. Reading it takes the process's memory lock.
 pub(super) struct ProcessMemory(File);
 
 impl ProcessMemory {
     pub(super) fn open(tgid: u32) -> Option<ProcessMemory> {
-        File::open(format!("/proc/{tgid}/mem")).ok().map(ProcessMemory)
+        File::open(directory(tgid).join("mem")).ok().map(ProcessMemory)
     }
 }
 

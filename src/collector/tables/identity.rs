@@ -28,6 +28,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use super::queue::{Job, Sought};
 use crate::collector::wire::perf_records::Identity;
 use crate::object::open::{self, OpenError, OpenFile, Root};
+use crate::object::process::directory;
 use crate::profile::Tgid;
 use crate::unwind::FileBytes;
 
@@ -57,7 +58,7 @@ pub(super) struct FoundImage {
 /// Reads the path of a mapping. Waits while the process holds its memory lock.
 fn link_of(job: &Job) -> Option<Arc<str>> {
     let (start, end) = job.mapping;
-    let link = std::fs::read_link(format!("/proc/{}/map_files/{start:x}-{end:x}", job.tgid)).ok()?;
+    let link = std::fs::read_link(directory(job.tgid).join(format!("map_files/{start:x}-{end:x}"))).ok()?;
     Some(link.to_string_lossy().into())
 }
 
@@ -163,11 +164,11 @@ fn superblock(file: &OpenFile, near: &File, expected: Option<u64>, tgid: u32) ->
     }
     let about = rustix::fs::statx(near, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
     let mount = (about.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(about.stx_mnt_id)?;
-    let mounts = [format!("/proc/{tgid}/mountinfo"), "/proc/self/mountinfo".to_owned()];
+    let mounts = [directory(tgid).join("mountinfo"), "/proc/self/mountinfo".into()];
     mounts.iter().find_map(|mounts| device_of_mount(&read_mounts(mounts), mount))
 }
 
-fn read_mounts(path: &str) -> String {
+fn read_mounts(path: impl AsRef<Path>) -> String {
     File::open(path).map(read_all).unwrap_or_default()
 }
 
@@ -210,7 +211,7 @@ fn has_overlay(mounts: &str, device: u64) -> bool {
 /// Users can only move to a mount namespace that they own, and cannot move back. So the namespace is checked before and after its mounts
 /// are read. The directory of the process stays open, because another process with the same number has another directory.
 fn mounts_of_root(tgid: u32) -> Option<String> {
-    let process = File::open(format!("/proc/{tgid}")).ok()?;
+    let process = File::open(directory(tgid)).ok()?;
     let open = |name: &str| {
         let opened = rustix::fs::openat(&process, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         opened.map(File::from).ok()

@@ -27,6 +27,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::object::io_timeout::FailureDomain;
 use crate::object::open::{self, OpenError, OpenFile, Root};
+use crate::object::process::directory;
 use crate::object::reason::Reason;
 use crate::profile::{Tgid, UserId};
 
@@ -110,7 +111,7 @@ impl Process {
 
     /// Reads bytes of its memory. May wait for a file system that does not answer: see [`io_timeout`](crate::object::io_timeout).
     pub(crate) fn memory(&self, addresses: Range<u64>) -> Result<Vec<u8>, Reason> {
-        let memory = File::open(format!("/proc/{}/mem", self.tgid))?;
+        let memory = File::open(directory(self.tgid.0).join("mem"))?;
         let size = addresses.end.checked_sub(addresses.start).and_then(|size| usize::try_from(size).ok());
         let mut bytes = vec![0; size.ok_or(Reason::Malformed)?];
         memory.read_exact_at(&mut bytes, addresses.start)?;
@@ -124,7 +125,7 @@ impl Process {
 
     /// Opens its jitdump, if it has one mapped. `payer` is charged for it. May wait.
     pub(crate) fn jitdump(&self, payer: UserId) -> Option<OpenFile> {
-        let file = File::open(format!("/proc/{}/maps", self.tgid)).ok()?;
+        let file = File::open(directory(self.tgid.0).join("maps")).ok()?;
         let mut bytes = Vec::new();
         file.take(MAX_MAPS).read_to_end(&mut bytes).ok()?;
         // Paths may hold any bytes, but ranges and names of dumps are ASCII.
@@ -162,13 +163,19 @@ fn mapping_of(line: &str, name: &str) -> Option<Mapped> {
 impl Life {
     /// Reads it from /proc. `None` if the process is gone or is a zombie, which has no memory and root any more.
     fn of(tgid: Tgid) -> Option<Life> {
-        let stat = std::fs::read(format!("/proc/{tgid}/stat")).ok()?;
         // The name may contain anything, so it ends at the last parenthesis. The fields are those of proc(5) from the third on.
-        let rest = stat.get(memchr::memrchr(b')', &stat)? + 1..)?;
-        let fields: Vec<&str> = std::str::from_utf8(rest).ok()?.split_ascii_whitespace().collect();
-        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-        let dead = matches!(fields.first(), None | Some(&"Z" | &"X" | &"x"));
-        (!dead).then_some(Life { started: number(22)?, stack: number(28)? })
+        let fields = |stat: std::io::Result<Vec<u8>>| {
+            let stat = stat.ok()?;
+            let rest = stat.get(memchr::memrchr(b')', &stat)? + 1..)?;
+            let fields = std::str::from_utf8(rest).ok()?.split_ascii_whitespace().map(str::to_owned);
+            Some(fields.collect::<Vec<String>>())
+        };
+        let number = |fields: &[String], field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        let is_dead = |fields: &[String]| matches!(fields.first().map(String::as_str), None | Some("Z" | "X" | "x"));
+        let first = fields(std::fs::read(format!("/proc/{tgid}/stat")))?;
+        // Only a living thread tells where the stack is.
+        let living = if is_dead(&first) { fields(std::fs::read(directory(tgid.0).join("stat")))? } else { first.clone() };
+        (!is_dead(&living)).then_some(Life { started: number(&first, 22)?, stack: number(&living, 28)? })
     }
 
     /// Returns when the process began, since 1970.

@@ -27,6 +27,7 @@ use rustix::io::Errno;
 
 use crate::object::mapped_file::US;
 use crate::object::open::{Root, in_time, reopen};
+use crate::object::process;
 use crate::object::reach::{may_be_reached, resolve};
 use crate::object::reason::Reason;
 use crate::profile::{Row, Tgid, UserId, sanitize};
@@ -69,7 +70,7 @@ struct Process {
 impl Process {
     fn open(tgid: Tgid) -> Option<Process> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(format!("/proc/{tgid}"), flags, Mode::empty()).ok()?;
+        let directory = rustix::fs::open(process::directory(tgid.0), flags, Mode::empty()).ok()?;
         Some(Process { directory })
     }
 
