@@ -211,12 +211,20 @@ struct runtime {
 	__u8 in_loop; /* `innermost` is in the structure */
 	__u8 reserved;
 	__u16 variable; /* in a block of thread-local variables: a pointer to the state; or NO_FIELD */
-	__u16 thread; /* in the state: the thread pointer of its thread. Read where `variable` is: a thread may have no such block */
+	__u16 thread; /* in the state: `pthread_self()` of its thread */
+	__u64 interpreters; /* address of a pointer to the youngest interpreter; 0: threads have one state only */
+	__u16 interpreter_next; /* in an interpreter: a pointer to the next one */
+	__u16 interpreter_threads; /* and a pointer to its first state */
+	__u16 thread_next; /* in a state: a pointer to the next one */
+	__u16 self_size; /* from `pthread_self()` to the thread pointer */
 };
 
 /* Most interpreter functions in one sample, and bytes of a frame: MAX_FUNCTIONS of script.rs, FRAME_BYTES of runtime.rs. */
 #define MAX_SCRIPT_FRAMES 4096
 #define MAX_SCRIPT_FRAME_BYTES 128
+/* Most states of one thread, one in each interpreter of its process, and most states that are looked at for them. */
+#define MAX_SCRIPT_STATES 8
+#define MAX_STATES_SEEN 512
 /* Words read from a code object. */
 #define SCRIPT_CODE_WORDS 4
 
@@ -233,6 +241,7 @@ enum script_word {
 	SCRIPT_FUNCTION = 1, /* the address of a code object. A word follows: the place of the instruction (32 bits), a check of the object */
 	SCRIPT_RUN_ENDS = 2, /* an address in the stack of the call of the loop that ran the functions before; 0: not known */
 	SCRIPT_AGAIN = 3, /* a function that came before, at the same instruction: how often (24 bits), where it is among the words (32 bits) */
+	SCRIPT_NEXT_STATE = 4, /* the functions of another state of the thread follow: the enum script_end of those before */
 };
 #define SCRIPT_KIND_SHIFT 56
 #define SCRIPT_ADDRESS ((1ULL << SCRIPT_KIND_SHIFT) - 1)
@@ -421,7 +430,8 @@ OFFSET_IS(struct runtime, within, 8);
 OFFSET_IS(struct runtime, entry, 24);
 OFFSET_IS(struct runtime, entry_is, 30);
 OFFSET_IS(struct runtime, variable, 36);
-_Static_assert(sizeof(struct runtime) == 40, "see runtime.rs");
+OFFSET_IS(struct runtime, interpreters, 40);
+_Static_assert(sizeof(struct runtime) == 56, "see runtime.rs");
 OFFSET_IS(struct moved_place, tgid, 8);
 _Static_assert(sizeof(struct moved_place) == 16 && sizeof(struct moved_text) == 16, "see moved.rs");
 OFFSET_IS(struct stack_dump, pc, 8);

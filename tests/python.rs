@@ -788,6 +788,80 @@ while True: pass";
     }
 }
 
+/// An interpreter that runs another one, from a function: the functions of both are on the stack, in the order of their calls.
+#[test]
+fn functions_of_an_interpreter_inside_another_are_inside_its_functions() {
+    let _alone = alone();
+    let program = "
+def run(text):
+    try:
+        import concurrent.interpreters as interpreters
+        return interpreters.create().exec(text)
+    except ImportError: pass
+    try:
+        import _interpreters as interpreters
+        return interpreters.exec(interpreters.create(), text)
+    except ImportError: pass
+    import _xxsubinterpreters as interpreters
+    interpreters.run_string(interpreters.create(), text)
+def outer():
+    run('''
+def sub(count):
+    return sum(step * step for step in range(count))
+print('ready', flush=True)
+while True: sub(3000)
+''')
+import threading
+thread = threading.Thread(target=outer)
+thread.start()
+thread.join()";
+    let mut tested = Vec::new();
+    for (python, version) in shown().into_iter().filter(|(_, version)| version.minor >= 10) {
+        let mut child = Running(python.command(&python.words).args(["-c", program]).stdout(Stdio::piped()).spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(child.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n", "{version:?}");
+        let targets = Targets::Processes(vec![Tgid(child.0.id())]);
+        let options = CollectorOptions { frequency: 499, targets, limit_walks: false, ..Default::default() };
+        let names = Arc::new(Names::default());
+        let mut collector = Collector::start(options, Arc::clone(&names), Default::default()).expect("this test needs root");
+        let function = |frame: &FrameId| match names.frames.get(*frame)? {
+            Frame::Script { label, .. } => Some(names.labels.name(label).to_owned()),
+            _ => None,
+        };
+        let (mut batch, mut all, mut right, mut other, begun) = (Batch::default(), 0, 0, None, Instant::now());
+        while all < 300 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{version:?}: {all} samples");
+            std::thread::sleep(Duration::from_millis(100));
+            collector.drain(&mut batch).unwrap();
+            for sample in &batch.samples {
+                let functions: Vec<String> = batch.frames[sample.frames.clone()].iter().filter_map(function).collect();
+                let of_threading = ["_bootstrap", "_bootstrap_inner", "run"];
+                let functions: Vec<&str> = functions
+                    .iter()
+                    .map(|name| name.trim_start_matches("Thread."))
+                    .skip_while(|name| of_threading.contains(name))
+                    .collect();
+                if functions.last().is_none_or(|last| !last.ends_with("genexpr>")) {
+                    continue;
+                }
+                all += 1;
+                // One wrapper more where `run` has a method for it.
+                let wanted: Vec<&str> = functions.iter().copied().filter(|name| !name.ends_with("exec")).collect();
+                let name = *functions.last().unwrap();
+                if wanted == ["outer", "run", "<module>", "sub", name] {
+                    right += 1;
+                } else {
+                    other = Some(format!("{functions:?}"));
+                }
+            }
+        }
+        assert!(right * 100 >= all * 99, "{version:?}: {right} of {all} are right, another one: {other:?}");
+        tested.push(version.minor);
+    }
+    println!("interpreters inside interpreters: 3.{tested:?}");
+}
+
 #[test]
 fn functions_that_go_before_they_are_read_are_not_taken_for_others() {
     let _alone = alone();

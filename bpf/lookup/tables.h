@@ -278,6 +278,13 @@ struct script_state {
 	__u32 first; /* of them, of stack pointers */
 	__u32 steps;
 	__u32 sample; /* counts samples with functions */
+	__u64 states[MAX_SCRIPT_STATES]; /* of the thread, the first one by its slot */
+	__u32 state_count;
+	__u32 states_missing; /* there may be more */
+	__u64 seen_state; /* the next one to look at, */
+	__u64 seen_interpreter; /* and the next interpreter */
+	__u64 thread; /* pthread_self() */
+	__u64 stack_size; /* from script_record::base to the stack pointer of the outermost frame */
 	__u64 window[SCRIPT_WINDOW_BYTES / 8];
 	__u64 code_words[SCRIPT_CODE_WORDS];
 	struct met_function met[MET_FUNCTIONS];

@@ -181,7 +181,7 @@ __noinline int script_step(struct cpu_state *cpu)
 
 	if (!frame)
 		return script_ends(script, SCRIPT_WHOLE);
-	if (!(++script->steps & (cpu->walk.look_every - 1)) && is_out_of_time(cpu))
+	if (++script->steps > MAX_SCRIPT_FRAMES || (!(script->steps & (cpu->walk.look_every - 1)) && is_out_of_time(cpu)))
 		return script_breaks(script, SCRIPT_CUT);
 	if (enter_frame(script, frame))
 		return script_breaks(script, SCRIPT_UNREADABLE);
@@ -219,24 +219,121 @@ __noinline int script_steps(struct cpu_state *cpu)
 	return 0;
 }
 
-/* Finds the thread's innermost frame. Returns 0, or why there is none. */
-static __always_inline int find_script(struct script_state *script, __u64 thread)
+/* Walks the functions of the state whose innermost frame is known. Global, so that it is verified once. */
+__noinline int walk_functions(struct cpu_state *cpu)
+{
+	if (!cpu)
+		return 0;
+	struct script_state *script = &cpu->script;
+
+	for (int i = 0; i < MAX_SCRIPT_FRAMES / STEPS_AT_ONCE; i++) {
+		if (script_steps(cpu))
+			break;
+	}
+	if (!script->record.end)
+		script_breaks(script, SCRIPT_CUT);
+	return 0;
+}
+
+/* Finds the thread's state. Returns whether there is one. */
+static __always_inline int find_state(struct script_state *script, __u64 thread_pointer)
 {
 	struct runtime *runtime = &script->runtime;
-	__u64 state, from;
+	__u64 state, thread;
 
-	if (read_word(thread + runtime->slot, &state))
-		return SCRIPT_NO_STATE;
+	script->thread = thread_pointer - runtime->self_size;
+	if (read_word(thread_pointer + runtime->slot, &state))
+		return 0;
 	if (runtime->has_list && (!state || read_word(state + runtime->within, &state)))
-		return SCRIPT_NO_STATE;
+		return 0;
 	if (!state)
-		return SCRIPT_NO_STATE;
+		return 0;
 	if (runtime->variable != NO_FIELD) {
 		/* If the interpreter does not know the thread, it has no block, or the list ends before it: there is no state. */
-		if (read_word(state + runtime->variable, &state) || !state || read_word(state + runtime->thread, &from) || from != thread)
-			return SCRIPT_NO_STATE;
+		if (read_word(state + runtime->variable, &state) || !state || read_word(state + runtime->thread, &thread) ||
+		    thread != script->thread)
+			return 0;
 	}
-	from = state;
+	script->states[0] = state;
+	return 1;
+}
+
+/* Tells whether a state is one of this thread. A state that names the stack of its calls may have been made by another thread. */
+static __always_inline int is_of_thread(struct script_state *script, __u64 state)
+{
+	struct runtime *runtime = &script->runtime;
+	__u64 word;
+
+	if (runtime->loop != NO_FIELD)
+		return !read_word(state + runtime->loop, &word) && word - script->record.base <= script->stack_size;
+	return !read_word(state + runtime->thread, &word) && word == script->thread;
+}
+
+/* Looks at one state of the process, or goes to the next interpreter. Returns whether there is no other. */
+__noinline int look_at_state(struct cpu_state *cpu)
+{
+	if (!cpu)
+		return 1;
+	struct script_state *script = &cpu->script;
+	struct runtime *runtime = &script->runtime;
+	__u64 state = script->seen_state, interpreter = script->seen_interpreter;
+	__u32 count = script->state_count;
+
+	if (!state)
+		return !interpreter || read_word(interpreter + runtime->interpreter_threads, &script->seen_state) ||
+		       read_word(interpreter + runtime->interpreter_next, &script->seen_interpreter);
+	if (state != script->states[0] && is_of_thread(script, state)) {
+		OPAQUE(count);
+		if (count >= MAX_SCRIPT_STATES)
+			return 1;
+		script->states[count] = state;
+		script->state_count = count + 1;
+	}
+	return read_word(state + runtime->thread_next, &script->seen_state);
+}
+
+__noinline int look_at_states(struct cpu_state *cpu)
+{
+	for (int i = 0; i < STEPS_AT_ONCE; i++) {
+		if (look_at_state(cpu))
+			return 1;
+	}
+	return 0;
+}
+
+/*
+ * Finds the thread's states in other interpreters of the process. Code of one interpreter may run another one: then functions of both are
+ * on the stack, and the slot leads to one state only.
+ */
+static __always_inline void find_other_states(struct cpu_state *cpu)
+{
+	struct script_state *script = &cpu->script;
+	struct runtime *runtime = &script->runtime;
+	__u64 youngest, next;
+
+	script->state_count = 1;
+	script->states_missing = 0;
+	/* Nearly always there is one interpreter. */
+	if (!runtime->interpreters || read_word(runtime->interpreters, &youngest) || !youngest ||
+	    read_word(youngest + runtime->interpreter_next, &next) || !next)
+		return;
+	script->seen_state = 0;
+	script->seen_interpreter = youngest;
+	script->states_missing = 1;
+	for (int i = 0; i < MAX_STATES_SEEN / STEPS_AT_ONCE; i++) {
+		if (look_at_states(cpu)) {
+			script->states_missing = script->state_count >= MAX_SCRIPT_STATES;
+			break;
+		}
+	}
+}
+
+/* Finds the innermost frame of a state. Returns 0, or why there is none. */
+static __always_inline int find_frame(struct script_state *script, __u64 state)
+{
+	struct runtime *runtime = &script->runtime;
+	__u64 from = state;
+
 	script->anchor = 0;
 	if (runtime->loop != NO_FIELD) {
 		if (read_word(state + runtime->loop, &script->anchor))
@@ -247,15 +344,38 @@ static __always_inline int find_script(struct script_state *script, __u64 thread
 	return read_word(from + runtime->innermost, &script->frame) ? SCRIPT_UNREADABLE : 0;
 }
 
+/* Walks the functions of all states of the thread. */
+static __always_inline void walk_states(struct cpu_state *cpu, __u64 thread_pointer)
+{
+	struct script_state *script = &cpu->script;
+	struct script_record *record = &script->record;
+	__u32 i;
+
+	record->end = SCRIPT_NO_STATE;
+	if (!find_state(script, thread_pointer))
+		return;
+	find_other_states(cpu);
+	for (i = 0; i < MAX_SCRIPT_STATES; i++) {
+		if (i >= script->state_count)
+			break;
+		if (i && !add_word(script, (__u64)SCRIPT_NEXT_STATE << SCRIPT_KIND_SHIFT | record->end, 1))
+			break;
+		record->end = find_frame(script, script->states[i]);
+		if (!record->end)
+			walk_functions(cpu);
+	}
+	if (script->states_missing)
+		record->end = SCRIPT_CUT;
+}
+
 /* Walks the interpreter's functions and sends them. Called after the walk of the user stack. The sample must follow immediately. */
 static __always_inline void send_script(struct cpu_state *cpu, struct task_struct *task, void *records)
 {
 	struct script_state *script = &cpu->script;
 	struct script_record *record = &script->record;
 	struct sample_header *header = &cpu->sample.header;
-	__u32 frames = cpu->walk.frames;
+	__u32 frames = cpu->walk.frames, last = frames - 1;
 	__u64 size;
-	int i;
 
 	cpu->walk.scripted = 0;
 	record->time = header->time;
@@ -264,19 +384,13 @@ static __always_inline void send_script(struct cpu_state *cpu, struct task_struc
 	record->cpu = header->cpu;
 	record->kind = RECORD_SCRIPT;
 	record->frames = frames;
+	OPAQUE(last);
+	script->stack_size = (__u64)((__u32 *)record->words)[last & (MAX_USER_FRAMES - 1)] << 3;
 	script->at = script->first = (frames + 1) / 2;
 	script->steps = 0;
 	script->sample++;
 	script->window_bytes = 0;
-	record->end = find_script(script, thread_pointer(task));
-	if (!record->end) {
-		for (i = 0; i < MAX_SCRIPT_FRAMES / STEPS_AT_ONCE; i++) {
-			if (script_steps(cpu))
-				break;
-		}
-		if (!record->end)
-			script_breaks(script, SCRIPT_CUT);
-	}
+	walk_states(cpu, thread_pointer(task));
 	size = __builtin_offsetof(struct script_record, words) + 8 * (__u64)script->at;
 	OPAQUE(size);
 	if (size > sizeof(*record))

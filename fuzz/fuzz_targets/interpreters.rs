@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use flametop::interpreters::Memory;
-use flametop::interpreters::python::{Clues, Code, Layout, LeadsTo, MAX_FILE, MAX_NAME, StateSlot, Version, chain, find_slot, threads};
+use flametop::interpreters::python::{Clues, Code, Layout, LeadsTo, MAX_FILE, MAX_NAME, RuntimeBytes, StateSlot, Version, chain, find_slot, threads};
 use libfuzzer_sys::fuzz_target;
 
 /// Minor versions that the first byte chooses from: all known versions.
@@ -141,7 +141,7 @@ fn python(minor: u8, input: &[u8]) {
     };
     let any_slot = StateSlot { distance, leads_to };
     for slot in slot.into_iter().chain([any_slot]) {
-        is_walked_by_bpf(layout.runtime(slot), slot);
+        is_walked_by_bpf(layout.runtime(slot, &clues), slot);
     }
     let states = all.iter().chain([&thread_pointer]).filter_map(|thread| slot?.state(&memory, *thread));
     let states: BTreeSet<u64> = states.chain([state]).collect();
@@ -149,7 +149,7 @@ fn python(minor: u8, input: &[u8]) {
 }
 
 /// Checks offsets that BPF uses without a bound: see `struct runtime` in `bpf/record.h`.
-fn is_walked_by_bpf(runtime: Option<[u8; 40]>, slot: StateSlot) {
+fn is_walked_by_bpf(runtime: Option<RuntimeBytes>, slot: StateSlot) {
     let Some(bytes) = runtime else { return };
     let field = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
     let frame_bytes = field(26);

@@ -6,7 +6,7 @@ use super::processes::proc;
 use super::tables::{any_table, device_of_any_mount};
 use super::wire::perf_records::{self, Event, HEADER, Parsed};
 use super::wire::records::{Record, Wish};
-use super::wire::script::{Part, Role, Script};
+use super::wire::script::{Part, Role, Script, ScriptFrame};
 use crate::object::numbers::u64_at;
 
 /// The reader that gets the bytes of an input.
@@ -115,18 +115,29 @@ fn merge(script: &Script, native: usize) -> Result<(), String> {
 
 /// Checks one way of merging, and returns how many functions are left.
 fn merged(script: &Script, native: usize, merge: impl FnOnce(&mut dyn FnMut(Part))) -> Result<usize, String> {
-    let (mut next, mut functions, mut is_in_order) = (0, script.functions(), true);
+    let (mut next, mut functions, mut is_in_order) = (0, Vec::new(), true);
     merge(&mut |part| match part {
         Part::Native(frame) => {
             is_in_order &= frame == next;
             next += 1;
         }
-        Part::Function(function) => is_in_order &= functions.next() == Some(function),
-        Part::Missing => is_in_order &= script.lacks_functions() && functions.clone().next().is_none(),
+        Part::Function(function) => functions.push(function),
+        Part::Missing => is_in_order &= script.lacks_functions(),
     });
-    keep(is_in_order, "frames or functions out of order")?;
+    keep(is_in_order, "frames out of order")?;
     keep(next == native, "native frames were lost")?;
-    Ok(functions.count())
+    let mut left: Vec<_> = script.functions().collect();
+    let count = left.len();
+    // The functions of several states may lie inside each other.
+    if script.is_of_one_state() {
+        keep(left.starts_with(&functions), "functions out of order")?;
+    } else {
+        let key = |function: &ScriptFrame| (function.code, function.instruction, function.check);
+        left.sort_unstable_by_key(key);
+        functions.sort_unstable_by_key(key);
+        keep(left == functions, "other functions than those of the record")?;
+    }
+    Ok(count - functions.len().min(count))
 }
 
 fn keep(is_kept: bool, promise: &str) -> Result<(), String> {

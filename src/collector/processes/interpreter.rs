@@ -8,7 +8,7 @@ use super::mapped_build_id::{self, MappedFile};
 use super::proc::{self, FoundProcess};
 use super::process_memory::ProcessMemory;
 use crate::interpreters::Memory;
-use crate::interpreters::python::{Clues, Code, Layout, Version, find_slot, threads};
+use crate::interpreters::python::{Clues, Code, Layout, RuntimeBytes, Version, find_slot, threads};
 use crate::object::bytes::Source;
 use crate::object::elf::Image;
 use crate::object::exported::addresses_of;
@@ -26,7 +26,7 @@ pub(crate) struct Interpreter {
     /// [anchors](Layout::has_anchors) do, or if the walk does not reach them. Empty if it is not known.
     pub(crate) evaluation: Range<u64>,
     /// The `struct runtime` that BPF uses to walk its functions.
-    pub(crate) runtime: [u8; 40],
+    pub(crate) runtime: RuntimeBytes,
 }
 
 /// Whether a file with this path may contain an interpreter: `python3.11`, `libpython3.11.so.1.0`.
@@ -142,7 +142,7 @@ pub(crate) fn of_places(user: UserId, tgid: Tgid, places: &Places) -> Option<Int
     let slot = threads(&memory, &layout, runtime).into_iter().find_map(|thread| find_slot(&memory, &layout, &clues, thread))?;
     let evaluation = evaluate.and_then(|address| file.function_around(address));
     let evaluation = if layout.has_anchors() { evaluation.unwrap_or(0..0) } else { evaluation? };
-    Some(Interpreter { layout, file: path.clone(), evaluation, runtime: layout.runtime(slot)? })
+    Some(Interpreter { layout, file: path.clone(), evaluation, runtime: layout.runtime(slot, &clues)? })
 }
 
 /// Key of a code object: its address, and the check value that BPF computed from it.

@@ -75,8 +75,8 @@ mod tests {
     #[test]
     fn one_user_takes_no_room_from_others_and_root_always_has_some() {
         let mut entries = KernelEntries::new(4096);
-        let added = |entries: &mut KernelEntries<u32, [u8; 40]>, user: u32, tgids: Range<u32>| {
-            tgids.filter(|tgid| entries.add(*tgid, UserId(user), [0; 40])).count()
+        let added = |entries: &mut KernelEntries<u32, [u8; 56]>, user: u32, tgids: Range<u32>| {
+            tgids.filter(|tgid| entries.add(*tgid, UserId(user), [0; 56])).count()
         };
         assert_eq!(added(&mut entries, 1000, 0..2000), 1024);
         assert_eq!(added(&mut entries, 1001, 2000..4000), 1024);

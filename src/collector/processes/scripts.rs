@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::interpreter::CodeKey;
 use super::kernel_entries::KernelEntries;
 use crate::collector::wire::script::{Script, ScriptEnd, ScriptFrame};
-use crate::interpreters::python::{Code, Layout};
+use crate::interpreters::python::{Code, Layout, RuntimeBytes};
 use crate::profile::{FrameId, FrameKind, LabelId, Names, UserId};
 
 /// Most functions, and most instructions, that are cached for one process. A full cache is emptied.
@@ -158,7 +158,7 @@ pub(crate) struct Scripts {
     /// The code of its evaluation loop. Needed where frames do not show which of them are the loop.
     pub(super) evaluation: Range<u64>,
     /// Its entry in the map `runtimes`.
-    pub(super) runtime: Option<[u8; 40]>,
+    pub(super) runtime: Option<RuntimeBytes>,
     /// Its functions. Copies of the process share them until one copy adds a function.
     pub(super) functions: Arc<Functions>,
     /// Frames of functions by the instruction that runs; `None` for hidden functions.
@@ -221,7 +221,7 @@ impl Scripts {
 pub(super) const MAX_RUNTIMES: usize = 4096;
 
 /// The processes in the map `runtimes`.
-pub(crate) type Runtimes = KernelEntries<u32, [u8; 40]>;
+pub(crate) type Runtimes = KernelEntries<u32, RuntimeBytes>;
 
 /// Returns the label of a function: its name, the last part of its file's path, and the line of its `def`. The line distinguishes
 /// functions with the same name.

@@ -25,6 +25,7 @@ use crate::collector::sys::perf_event::{self, Clock};
 use crate::collector::tables::{Cache, Tables};
 use crate::collector::wire::pending::Pending;
 use crate::collector::wire::records::{self, MAX_FRAMES, Walked};
+use crate::interpreters::python::RuntimeBytes;
 
 #[allow(unsafe_code, unreachable_pub, unused_qualifications, clippy::all, clippy::restriction)]
 mod skeleton {
@@ -360,7 +361,7 @@ impl Sampler {
     }
 
     /// Tells BPF where a process keeps the functions of its interpreter. `None` means that the process no longer has any.
-    pub(crate) fn set_runtime(&mut self, tgid: u32, runtime: Option<&[u8; 40]>) {
+    pub(crate) fn set_runtime(&mut self, tgid: u32, runtime: Option<&RuntimeBytes>) {
         let map = &self.skeleton.maps.runtimes;
         let key = tgid.to_ne_bytes();
         let done = scheduling::undisturbed(|| match runtime {

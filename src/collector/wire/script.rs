@@ -6,6 +6,7 @@
 //!                                           └ anchor: an address between sp 1 and sp 2, so the run is behind frame 1
 //! ```
 
+use std::collections::VecDeque;
 use std::mem::offset_of;
 use std::ops::Range;
 
@@ -19,6 +20,7 @@ const KIND_SHIFT: u32 = 56;
 const FUNCTION: u64 = 1;
 const RUN_ENDS: u64 = 2;
 const AGAIN: u64 = 3;
+const NEXT_STATE: u64 = 4;
 const ADDRESS: u64 = (1 << KIND_SHIFT) - 1;
 const COUNT_SHIFT: u32 = 32;
 
@@ -85,6 +87,10 @@ impl ScriptEnd {
             _ => ScriptEnd::Unreadable,
         }
     }
+
+    fn lacks_functions(self) -> bool {
+        matches!(self, ScriptEnd::Cut | ScriptEnd::Unreadable)
+    }
 }
 
 /// The functions of an interpreter in one sample.
@@ -122,6 +128,17 @@ pub(crate) enum Role {
 enum Item {
     Function(ScriptFrame),
     RunEnds(Option<u64>),
+    /// The functions of another state of the thread follow. Those before end so.
+    NextState(ScriptEnd),
+}
+
+/// The functions of one state of a thread. Other states of it have other interpreters, which run each other.
+struct Chain {
+    /// Functions of each call of the interpreter's loop, and its anchor.
+    runs: VecDeque<(Vec<ScriptFrame>, Option<u64>)>,
+    /// Functions whose call was not reached.
+    rest: Vec<ScriptFrame>,
+    end: ScriptEnd,
 }
 
 impl<'a> Script<'a> {
@@ -174,6 +191,7 @@ impl<'a> Script<'a> {
                     Some(Item::Function(function))
                 }
                 RUN_ENDS => Some(Item::RunEnds(Some(word & ADDRESS).filter(|anchor| *anchor > 0))),
+                NEXT_STATE => Some(Item::NextState(ScriptEnd::from_wire(word as u8))),
                 _ => None,
             }
         })
@@ -183,13 +201,35 @@ impl<'a> Script<'a> {
     pub(crate) fn functions(&self) -> impl Iterator<Item = ScriptFrame> + Clone + use<'a> {
         self.items().filter_map(|item| match item {
             Item::Function(function) => Some(function),
-            Item::RunEnds(_) => None,
+            Item::RunEnds(_) | Item::NextState(_) => None,
         })
+    }
+
+    /// Returns the functions of each state.
+    fn chains(&self) -> Vec<Chain> {
+        let (mut chains, mut runs, mut run) = (Vec::new(), VecDeque::new(), Vec::new());
+        for item in self.items() {
+            match item {
+                Item::Function(function) => run.push(function),
+                Item::RunEnds(anchor) => runs.push_back((std::mem::take(&mut run), anchor)),
+                Item::NextState(end) => {
+                    chains.push(Chain { runs: std::mem::take(&mut runs), rest: std::mem::take(&mut run), end });
+                }
+            }
+        }
+        chains.push(Chain { runs, rest: run, end: self.end });
+        chains
+    }
+
+    /// Whether these are functions of one interpreter.
+    pub(crate) fn is_of_one_state(&self) -> bool {
+        !self.items().any(|item| matches!(item, Item::NextState(_)))
     }
 
     /// Whether there are more functions than the record has.
     pub(crate) fn lacks_functions(&self) -> bool {
-        matches!(self.end, ScriptEnd::Cut | ScriptEnd::Unreadable)
+        let before = self.items().filter_map(|item| if let Item::NextState(end) = item { Some(end) } else { None });
+        before.chain([self.end]).any(ScriptEnd::lacks_functions)
     }
 
     /// Calls `each` for native frames and functions in the order of the stack, innermost first. `native` is the number of native frames,
@@ -197,40 +237,43 @@ impl<'a> Script<'a> {
     ///
     /// A run follows the native frame whose stack contains the run's anchor. If the native walk has ended before that frame, the run comes
     /// last. If the walk of functions ended before it found the run's anchor, the run follows the innermost call of the loop that is left.
+    /// The runs of several states are inside each other.
     pub(crate) fn merge(&self, native: usize, role: impl Fn(usize) -> Role, mut each: impl FnMut(Part)) {
         let stack_pointer = |frame: usize| {
             let distance = u32_at(self.stack_pointers, frame.checked_mul(4)?)?;
             Some(self.base.wrapping_add(u64::from(distance) << 3))
         };
+        let mut chains = self.chains();
         let mut next = 0;
-        let mut run = Vec::new();
-        let mut is_closed = false;
-        let mut close = |run: &mut Vec<ScriptFrame>, anchor: Option<u64>, each: &mut dyn FnMut(Part)| {
+        let place = |chain: &Chain| chain.runs.front().map(|(_, anchor)| anchor.unwrap_or(u64::MAX));
+        let mut is_closed = vec![false; chains.len()];
+        let inner = |chains: &[Chain]| (0..chains.len()).filter_map(|chain| Some((place(chains.get(chain)?)?, chain))).min();
+        while let Some((_, chain)) = inner(&chains)
+            && let Some((run, anchor)) = chains.get_mut(chain).and_then(|chain| chain.runs.pop_front())
+        {
             // True for all frames up to the frame that contains the anchor.
             let lies_beyond = |frame: usize| stack_pointer(frame).zip(anchor).is_none_or(|(pointer, anchor)| pointer <= anchor);
             while next < native && lies_beyond(next) {
                 each(Part::Native(next));
                 next += 1;
             }
-            run.drain(..).for_each(|frame| each(Part::Function(frame)));
-        };
-        for item in self.items() {
-            match item {
-                Item::Function(function) => run.push(function),
-                Item::RunEnds(anchor) => close(&mut run, anchor, &mut each),
-            }
-            is_closed = run.is_empty();
+            run.into_iter().for_each(|frame| each(Part::Function(frame)));
+            is_closed.get_mut(chain).into_iter().for_each(|is_closed| *is_closed = true);
         }
-        let lacks = self.lacks_functions();
-        let is_placed = run.is_empty() && (is_closed || !lacks);
-        let behind = match is_placed {
-            true => next,
-            false => innermost_loop(next..native, role).map_or(native, |frame| frame + 1),
-        };
-        (next..behind).for_each(|frame| each(Part::Native(frame)));
-        run.into_iter().for_each(|frame| each(Part::Function(frame)));
-        lacks.then_some(Part::Missing).into_iter().for_each(&mut each);
-        (behind..native).for_each(|frame| each(Part::Native(frame)));
+        for (Chain { rest, end, .. }, is_closed) in chains.into_iter().zip(is_closed) {
+            let lacks = end.lacks_functions();
+            // Otherwise the walk has ended within a run, or before the first one.
+            let is_placed = rest.is_empty() && (is_closed || !lacks);
+            let behind = match is_placed {
+                true => next,
+                false => innermost_loop(next..native, &role).map_or(native, |frame| frame + 1),
+            };
+            (next..behind).for_each(|frame| each(Part::Native(frame)));
+            next = behind;
+            rest.into_iter().for_each(|frame| each(Part::Function(frame)));
+            lacks.then_some(Part::Missing).into_iter().for_each(&mut each);
+        }
+        (next..native).for_each(|frame| each(Part::Native(frame)));
     }
 
     /// Merges functions without anchors. Each of them has a call of the interpreter's loop, so it has a native frame. `is_loop` says for
@@ -276,7 +319,7 @@ impl<'a> Script<'a> {
 
 /// Returns the innermost call of the interpreter's loop among these native frames. If the loop's code is not known there (compilers put
 /// what rarely runs elsewhere), this is the last of the innermost frames that follow each other in the interpreter's file.
-fn innermost_loop(frames: Range<usize>, role: impl Fn(usize) -> Role) -> Option<usize> {
+fn innermost_loop(frames: Range<usize>, role: &impl Fn(usize) -> Role) -> Option<usize> {
     let is_loop = |frame: &usize| role(*frame) == Role::Loop;
     let is_its_code = |frame: &usize| role(*frame) == Role::Interpreter;
     frames.clone().find(is_loop).or_else(|| frames.skip_while(|frame| !is_its_code(frame)).take_while(is_its_code).last())
@@ -389,6 +432,31 @@ mod tests {
         assert_eq!(merged_with(&cut(&pointers, &[]), "..LiL."), "012…345");
         // Nothing is missing.
         assert_eq!(merged_with(&record(&pointers, &[]), "..LiL."), "012345");
+    }
+
+    #[test]
+    fn functions_of_two_states_lie_inside_each_other() {
+        let next = |end: u64| NEXT_STATE << KIND_SHIFT | end;
+        let mut words = function(0).to_vec();
+        words.push(end(0x1310));
+        words.extend(function(1));
+        words.extend([end(0x1410), next(1)]);
+        words.extend(function(2));
+        words.push(end(0x1110));
+        words.extend(function(3));
+        words.push(end(0x1350));
+        let pointers = [0x1000, 0x1100, 0x1200, 0x1300, 0x1400, 0x1500];
+        let bytes = record(&pointers, &words);
+        assert_eq!(merged(&bytes, 6), "01c23ad4b5");
+        assert_eq!(Script::parse(&bytes).unwrap().functions().count(), 4);
+        // The first state's outer functions are missing.
+        words.truncate(3);
+        words.push(next(2));
+        words.extend(function(2));
+        words.push(end(0x1110));
+        let bytes = record(&pointers, &words);
+        assert!(Script::parse(&bytes).unwrap().lacks_functions());
+        assert_eq!(merged(&bytes, 6), "01c23a…45");
     }
 
     #[test]

@@ -1,16 +1,19 @@
 //! The data that BPF needs to walk the functions of a process: `struct runtime` of `bpf/record.h`.
 
 use super::layout::{Entry, Innermost, Instruction, Layout};
-use super::state::{LeadsTo, StateSlot};
+use super::state::{Clues, LeadsTo, StateSlot};
 
 /// `NO_FIELD`.
 const NO_FIELD: u16 = 0xffff;
 /// Words of a frame that BPF reads: `SCRIPT_FRAME_WORDS`.
 const FRAME_BYTES: u64 = 128;
 
+/// The bytes of a `struct runtime`.
+pub type RuntimeBytes = [u8; 56];
+
 impl Layout {
     /// Returns the bytes of a `struct runtime`. Returns `None` for a layout that BPF cannot walk.
-    pub fn runtime(&self, slot: StateSlot) -> Option<[u8; 40]> {
+    pub fn runtime(&self, slot: StateSlot, clues: &Clues) -> Option<RuntimeBytes> {
         let (loop_at, innermost, loop_previous, in_loop) = match self.innermost {
             Innermost::Frame(innermost) => (None, innermost, None, false),
             Innermost::Loop { at, frame, previous } => (Some(at), frame, Some(previous), true),
@@ -27,7 +30,7 @@ impl Layout {
         if frame_bytes > FRAME_BYTES || !is_aligned {
             return None;
         }
-        let mut bytes = Vec::with_capacity(40);
+        let mut bytes = Vec::with_capacity(size_of::<RuntimeBytes>());
         bytes.extend(slot.distance.to_ne_bytes());
         let (has_list, within, variable) = match slot.leads_to {
             LeadsTo::State => (false, 0, None),
@@ -58,6 +61,12 @@ impl Layout {
         bytes.push(0);
         bytes.extend(or_none(variable)?.to_ne_bytes());
         bytes.extend(u16::try_from(self.thread_id).ok()?.to_ne_bytes());
+        // Without anchors, the functions of two states cannot be told to be inside each other.
+        let interpreters = if self.has_anchors() { clues.runtime.checked_add(self.runtime_interpreters)? } else { 0 };
+        bytes.extend(interpreters.to_ne_bytes());
+        for field in [self.interpreter_next, self.interpreter_threads, self.thread_next, clues.self_size] {
+            bytes.extend(u16::try_from(field).ok()?.to_ne_bytes());
+        }
         bytes.try_into().ok()
     }
 }
