@@ -286,4 +286,29 @@ static __always_inline int return_address_by_code(__u64 pc)
 	return -1;
 }
 
+/*
+ * Returns how many bytes above the stack pointer the return address is, where the next instructions tell it: a function that keeps only
+ * its place on the stack, such as the trampolines that CPython 3.12 and 3.13 make for perf. Returns -1 elsewhere. `at_return`: a call has
+ * returned here, or will.
+ *
+ *   sub $8,%rsp     48 83 ec 08     0     the first instruction, if the trampoline's call follows
+ *   call *%rcx      ff d1           8     if the end of the trampoline follows
+ *   add $n,%rsp     48 83 c4 n      n     if a return follows
+ *   ret             c3
+ */
+static __always_inline int distance_by_code(__u64 pc, int at_return)
+{
+	__u64 code;
+
+	if (bpf_probe_read_user(&code, sizeof(code), (void *)pc))
+		return -1;
+	if ((code & 0xff80ffffff) == 0xc300c48348)
+		return code >> 24 & 0x78;
+	if (at_return)
+		return -1;
+	if (code == 0x8348d1ff08ec8348)
+		return 0;
+	return (code & 0xffffffffffffff) == 0xc308c48348d1ff ? 8 : -1;
+}
+
 #endif

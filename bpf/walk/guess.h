@@ -74,6 +74,15 @@ __noinline int guess_caller(struct cpu_state *cpu, __u32 reason)
 
 	walk->guess_end = reason;
 #if defined(__TARGET_ARCH_x86)
+	if (walk->map.kind == CODE_ANONYMOUS) {
+		int bytes = distance_by_code(walk->pc, walk->is_return);
+		__u32 valid = walk->valid & (1U << REG_SP | 1U << REG_FP | 1U << REG_RBX);
+
+		if (bytes >= 0 && !read_stack(cpu, sp + bytes, &pc) && believe(walk, pc, sp + bytes + 8, fp)) {
+			walk->valid = valid;
+			return 0;
+		}
+	}
 	if (fresh && !walk->is_return) {
 		int words = return_address_by_code(walk->pc);
 

@@ -188,13 +188,19 @@ impl UserPart<'_> {
             None => 0..0,
         };
         let mut natives = record.user();
+        let mut after_function = false;
         for (index, part) in merged.into_iter().enumerate() {
+            let is_caller = std::mem::replace(&mut after_function, is_function(&part));
             match part {
                 Part::Function(function) => self.frames.extend(self.place.frame_of_function(function, self.wanted)),
                 Part::Missing => self.frames.push(missing(self.place.names)),
                 Part::Native(depth) => {
                     let Some(frame) = natives.next().filter(|_| !self.ended) else { continue };
                     let (mut frame, key) = self.native(depth, frame)?;
+                    // Code of no file that calls the loop is a trampoline (`python3 -X perf`), one for each function: that function.
+                    if is_caller && matches!(self.place.names.frames.get(frame), Some(Frame::Process { .. })) {
+                        continue;
+                    }
                     if serving.contains(&index) {
                         frame = self.place.serving_frame(frame, key, self.wanted);
                     }
