@@ -543,7 +543,7 @@ fn first_functions_come_soon() {
 const MODES: [&str; 9] = ["spin", "thread", "hash", "deep", "callback", "exception", "coroutine", "fork", "greenlet"];
 
 /// Host programs of this interpreter, by kind: one is linked with its library, one opens it, after as many seconds of CPU time as `SPIN`
-/// says. An interpreter without a library has no hosts.
+/// says, and after as many keys of thread-specific data as `KEYS` says. An interpreter without a library has no hosts.
 fn hosts(python: &Python, directory: &Path) -> Vec<(&'static str, Command)> {
     let Some((library, home)) = &python.library else { return Vec::new() };
     // 3.7 has only the latter.
@@ -552,11 +552,14 @@ int _Py_UnixMain(int, char **) __attribute__((weak));
 int main(int count, char **words) { return (Py_BytesMain ? Py_BytesMain : _Py_UnixMain)(count, words); }
 ";
     let opened = "#include <dlfcn.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 int main(int count, char **words)
 {
-	const char *spin = getenv(\"SPIN\");
+	const char *spin = getenv(\"SPIN\"), *keys = getenv(\"KEYS\");
+	pthread_key_t key;
+	for (int i = 0; keys && i < atoi(keys); i++) pthread_key_create(&key, 0);
 	while (spin && clock() < atoi(spin) * CLOCKS_PER_SEC) {}
 	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_GLOBAL);
 	int (*run)(int, char **) = dlsym(library, \"Py_BytesMain\");
@@ -568,7 +571,7 @@ int main(int count, char **words)
         let (program, text) = (directory.join(name), directory.join(format!("{name}.c")));
         std::fs::write(&text, source).unwrap();
         let mut gcc = Command::new("gcc");
-        gcc.arg(format!("-DLIBRARY=\"{}\"", library.display())).arg("-o").arg(&program).arg(text);
+        gcc.arg("-pthread").arg(format!("-DLIBRARY=\"{}\"", library.display())).arg("-o").arg(&program).arg(text);
         if name == "linked" {
             let path = library.parent().unwrap().display();
             // Its own libraries may be newer than those of this machine.
@@ -639,6 +642,107 @@ fn an_interpreter_that_a_sampled_program_opens_is_found() {
         }
     }
     assert!(before > 50, "the program was not sampled before it opened the library: {before}");
+}
+
+/// Asserts that nearly all samples of a process have all their Python functions.
+#[track_caller]
+fn assert_whole(process: u32, what: &str) {
+    let targets = Targets::Processes(vec![Tgid(process)]);
+    let options = CollectorOptions { frequency: 499, targets, limit_walks: false, ..Default::default() };
+    let names = Arc::new(Names::default());
+    let mut collector = Collector::start(options, Arc::clone(&names), Default::default()).expect("this test needs root");
+    let (mut batch, begun) = (Batch::default(), Instant::now());
+    while collector.scripts().samples < 200 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what}: {:?}", collector.scripts());
+        std::thread::sleep(Duration::from_millis(50));
+        collector.drain(&mut batch).unwrap();
+    }
+    let counts = collector.scripts();
+    assert!(counts.whole * 100 >= counts.samples * 99, "{what}: {counts:?}");
+    let has_functions = batch.frames.iter().any(|frame| matches!(names.frames.get(*frame), Some(Frame::Script { .. })));
+    assert!(has_functions, "{what}: no functions among {} frames", batch.frames.len());
+}
+
+#[test]
+fn the_interpreter_is_found_behind_other_files_and_in_a_deleted_one() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let ready = |child: &mut Running| {
+        let mut line = String::new();
+        BufReader::new(child.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+    };
+    let spin = "print('ready', flush=True)\nwhile True: sum(range(1000))";
+    // Debian's programs contain the interpreter, and Debian has a library of it, too.
+    let mut tested = 0;
+    for (python, version) in shown().into_iter().filter(|(python, _)| python.home.is_some()) {
+        let Some((library, _)) = &python.library else { continue };
+        let text = format!("import ctypes; library = ctypes.CDLL('{}')\n{spin}", library.display());
+        let mut child = Running(python.command(&python.words).args(["-c", &text]).stdout(Stdio::piped()).spawn().unwrap());
+        ready(&mut child);
+        assert_whole(child.0.id(), &format!("{version:?} with its library"));
+        tested += 1;
+    }
+    assert!(tested > 0, "Debian's Pythons are not there: scripts/setup.sh test fetches them");
+    let copy = directory.path().join("python");
+    std::fs::copy("/usr/bin/python3", &copy).unwrap();
+    let mut child = Running(Command::new(&copy).args(["-c", spin]).stdout(Stdio::piped()).spawn().unwrap());
+    ready(&mut child);
+    std::fs::remove_file(&copy).unwrap();
+    assert_whole(child.0.id(), "a deleted copy");
+}
+
+#[test]
+fn a_state_behind_many_keys_is_found() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let mut tested = 0;
+    for (python, version) in some().into_iter().chain(shown()) {
+        let Some((_, mut opened)) = hosts(&python, directory.path()).into_iter().find(|(name, _)| *name == "opened") else {
+            continue;
+        };
+        let interpreter = Interpreter::start(opened.env("KEYS", "70")).unwrap();
+        assert_whole(interpreter.told.process, &format!("{version:?}"));
+        tested += 1;
+    }
+    assert!(tested > 0, "no interpreter has a library");
+}
+
+/// With `-X perf`, Python calls each function through a piece of code of its own, which perf can name.
+#[test]
+fn trampolines_for_perf_are_passed_and_not_shown_beside_their_functions() {
+    let _alone = alone();
+    let program = "def inner(): return sum(range(1000))
+def outer(): return inner()
+print('ready', flush=True)
+while True: outer()";
+    let mut tested = 0;
+    for (python, version) in shown().into_iter().filter(|(_, version)| version.minor >= 12) {
+        let mut child =
+            Running(python.command(&python.words).args(["-X", "perf", "-c", program]).stdout(Stdio::piped()).spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(child.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let folded = directory.path().join("x.folded");
+        let process = child.0.id().to_string();
+        let mut flametop = Command::new(env!("CARGO_BIN_EXE_flametop"));
+        flametop.args(["record", "-F", "499", "-d", "2", "-p", &process, "-o"]).arg(&folded);
+        assert!(flametop.output().unwrap().status.success(), "this test needs root");
+        let stacks = read_folded(&folded);
+        let all: u64 = stacks.iter().map(|(_, weight)| weight).sum();
+        let is_right = |stack: &[String]| {
+            let functions = python_functions(stack);
+            let is_root =
+                stack.iter().any(|frame| frame == "_start" || frame.starts_with("__libc_start") || frame.starts_with("ld-linux"));
+            is_root && functions.starts_with(&["<module>".to_owned()]) && !stack.iter().any(|frame| frame.starts_with("py::"))
+        };
+        let right: u64 = stacks.iter().filter(|(stack, _)| is_right(stack)).map(|(_, weight)| weight).sum();
+        let other = stacks.iter().find(|(stack, _)| !is_right(stack));
+        // The first samples come before the tables of libraries, and a copied stack has no code.
+        assert!(all > 200 && right * 100 >= all * 97, "{version:?}: {right} of {all}, another one: {other:?}");
+        tested += 1;
+    }
+    assert!(tested > 0, "no Python from 3.12 on is on this machine");
 }
 
 /// Samples a program of Python for two seconds. Returns the counts of its functions, and the frames of its deepest stack.

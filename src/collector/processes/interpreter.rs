@@ -29,8 +29,9 @@ pub(crate) struct Interpreter {
     pub(crate) runtime: RuntimeBytes,
 }
 
-/// Whether a file with this path may contain an interpreter: `python3.11`, `libpython3.11.so.1.0`.
+/// Whether a file with this path may contain an interpreter: `python3.11`, `libpython3.11.so.1.0`. It may be deleted.
 pub(crate) fn may_be_interpreter(path: &str) -> bool {
+    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
     let name = path.rsplit('/').next().unwrap_or(path);
     name.starts_with("python3") || name.starts_with("libpython3") || name == "python"
 }
@@ -65,8 +66,8 @@ pub(crate) fn may_tell_threads(path: &str) -> bool {
 /// Mapped files of a process that describe its interpreter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Places {
-    /// The file that may contain an interpreter.
-    pub(crate) interpreter: MappedPart,
+    /// Files that may contain the interpreter, the likeliest first.
+    pub(crate) interpreters: Vec<MappedPart>,
     /// Files that [may contain](may_tell_threads) the size of a thread record. Only needed on arm64.
     pub(crate) threads: Vec<MappedPart>,
 }
@@ -123,11 +124,17 @@ fn self_size(user: UserId, tgid: Tgid, memory: &ProcessMemory, libraries: &[Mapp
     Some(u64::from(size)).filter(|_| size < MAX_SIZE)
 }
 
-/// Reads the interpreter in a file that a process has mapped. Returns `None` if the file has no interpreter that flametop knows, or if no
-/// thread of the interpreter runs yet. May wait for the files. `user` is charged.
+/// Reads the interpreter in a file that a process has mapped. Returns `None` if no file has an interpreter that flametop knows and whose
+/// threads run. May wait for the files. `user` is charged.
+///
+/// A program that contains an interpreter may have opened the library of the same interpreter, too: then only one of both has threads.
 pub(crate) fn of_places(user: UserId, tgid: Tgid, places: &Places) -> Option<Interpreter> {
-    let file = MappedImage::read(user, tgid, &places.interpreter)?;
-    let path = &places.interpreter.mapped.path;
+    places.interpreters.iter().find_map(|part| of_place(user, tgid, part, places))
+}
+
+fn of_place(user: UserId, tgid: Tgid, part: &MappedPart, places: &Places) -> Option<Interpreter> {
+    let file = MappedImage::read(user, tgid, part)?;
+    let path = &part.mapped.path;
     let names = ["_PyRuntime", "Py_Version", "_PyEval_EvalFrameDefault", "PyGILState_GetThisThreadState"];
     let [runtime, version, evaluate, getter] = file.addresses_of(names)?;
     let memory = ProcessMemory::open(tgid.0)?;

@@ -18,6 +18,8 @@ use crate::collector::wire::perf_records::Identity;
 use crate::interpreters::python::Code;
 use crate::profile::UserId;
 
+/// Most files of a process that may contain its interpreter and are read.
+const MAX_FILES: usize = 4;
 /// Most files in which flametop looks up the size of a thread's record.
 const MAX_THREAD_LIBRARIES: usize = 2;
 
@@ -51,22 +53,23 @@ impl ProcessTable {
             });
             parts.collect()
         };
-        // Libraries are preferred: a program that maps an interpreter's library contains no interpreter itself.
-        let found = parts(may_be_interpreter).into_iter().max_by_key(|part| is_library(&part.mapped.path));
-        let found = found.map(|interpreter| {
-            let mut threads = if cfg!(target_arch = "aarch64") { parts(may_tell_threads) } else { Vec::new() };
-            threads.truncate(MAX_THREAD_LIBRARIES);
-            Places { interpreter, threads }
-        });
+        // Libraries come first: a program that maps an interpreter's library seldom contains an interpreter itself.
+        let mut interpreters = parts(may_be_interpreter);
+        interpreters.sort_by_key(|part| !is_library(&part.mapped.path));
+        interpreters.dedup_by(|one, other| one.mapped.path == other.mapped.path);
+        interpreters.truncate(MAX_FILES);
+        let mut threads = if cfg!(target_arch = "aarch64") { parts(may_tell_threads) } else { Vec::new() };
+        threads.truncate(MAX_THREAD_LIBRARIES);
+        let places = Places { interpreters, threads };
         let (scripts, user) = (&mut state.scripts, state.user);
-        let Some(places) = found else {
+        if places.interpreters.is_empty() {
             // Until a file is mapped that may have one.
             scripts.next = u64::MAX;
             return;
-        };
+        }
         // Another user may begin any number of programs that look like an interpreter. Only a later sample tries again, because each
         // attempt goes through all mappings of the process.
-        let reads = READS_OF_AN_INTERPRETER * (1 + places.threads.len());
+        let reads = READS_OF_AN_INTERPRETER * (places.interpreters.len() + places.threads.len());
         let is_dear = user != UserId(0) && self.reads.take(user, reads, now) < reads;
         if is_dear {
             scripts.paused_until = now + PAUSE_OF_A_BUSY_USER;

@@ -45,8 +45,11 @@ impl StateSlot {
 /// Most threads that are tried, and most interpreters.
 const MAX_THREADS: usize = 64;
 const MAX_INTERPRETERS: usize = 16;
-/// Keys of thread-specific data with values beside the thread's own data. This holds for glibc, and certainly for musl.
-const NEAR_KEYS: u64 = 32;
+/// glibc keeps values of thread-specific data in blocks of this many keys. The first block is part of the thread's own data. A list of
+/// pointers to the others follows it.
+const KEYS_IN_BLOCK: u64 = 32;
+/// Most keys: `PTHREAD_KEYS_MAX` of glibc. musl has fewer.
+const MAX_KEYS: u64 = 1024;
 /// Words that are searched for the key, from its place on x86_64 on. Locks of the C library may be longer than there.
 const KEY_WITHIN: u64 = 8;
 /// Bytes of `PyGILState_GetThisThreadState` that are read. On x86_64 it has at most 29.
@@ -84,8 +87,13 @@ pub fn find_slot(memory: &impl Memory, layout: &Layout, clues: &Clues, thread: u
 /// Returns the possible places of a key's values. `place` is the address of the key's `Py_tss_t`: whether it was made, and the key.
 fn slots_of_key(memory: &impl Memory, place: u64, self_size: u64) -> Vec<StateSlot> {
     let key = memory.u64(place).map(|words| (words as u32, words >> 32));
-    let Some((_, key)) = key.filter(|(made, key)| *made != 0 && *key < NEAR_KEYS) else { return Vec::new() };
-    let glibc = |first: i64| StateSlot { distance: first + 8 + 16 * key.cast_signed(), leads_to: LeadsTo::State };
+    let Some((_, key)) = key.filter(|(made, key)| *made != 0 && *key < MAX_KEYS) else { return Vec::new() };
+    // A value follows a count.
+    let (block, within) = (key / KEYS_IN_BLOCK, 8 + 16 * (key % KEYS_IN_BLOCK));
+    let glibc = |first: i64| match block {
+        0 => StateSlot { distance: first + within.cast_signed(), leads_to: LeadsTo::State },
+        _ => StateSlot { distance: first + (16 * KEYS_IN_BLOCK + 8 * block).cast_signed(), leads_to: LeadsTo::List(within) },
+    };
     let musl = |list: i64| StateSlot { distance: list, leads_to: LeadsTo::List(8 * key) };
     match self_size {
         0 => vec![glibc(0x310), musl(0x80), musl(0x88)],
