@@ -296,6 +296,9 @@ pub struct Record {
     /// Write folded stacks without `_[k]`, `_[i]`, `_[j]`, `_[p]` after kernel, inlined, JIT and Python frames
     #[arg(long, help_heading = FILE)]
     pub no_annotations: bool,
+    /// Write file and line into folded stacks, behind the names of Python functions: `run (/srv/views.py:1)`
+    #[arg(long, help_heading = FILE)]
+    pub places: bool,
     /// Draw callers at the top of a picture instead of at the bottom
     #[arg(long, help_heading = FILE)]
     pub icicle: bool,

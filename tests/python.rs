@@ -708,6 +708,33 @@ fn a_state_behind_many_keys_is_found() {
     assert!(tested > 0, "no interpreter has a library");
 }
 
+#[test]
+fn functions_of_the_same_name_in_different_files_are_different_frames() {
+    let _alone = alone();
+    let program = "spaces = [{} for number in range(4)]
+for number, space in enumerate(spaces):
+    exec(compile('def run(): return sum(range(1000))', '/x%d/same/views.py' % number, 'exec'), space)
+print('ready', flush=True)
+while True:
+    for space in spaces: space['run']()";
+    let (python, version) = shown().swap_remove(0);
+    let mut child = Running(python.command(&python.words).args(["-c", program]).stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(child.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let folded = directory.path().join("x.folded");
+    let process = child.0.id().to_string();
+    let mut flametop = Command::new(env!("CARGO_BIN_EXE_flametop"));
+    flametop.args(["record", "--places", "-F", "499", "-d", "2", "-p", &process, "-o"]).arg(&folded);
+    assert!(flametop.output().unwrap().status.success(), "this test needs root");
+    let stacks = read_folded(&folded);
+    for number in 0..4 {
+        let wanted = format!("run (/x{number}/same/views.py:1)_[p]");
+        let weight: u64 = stacks.iter().filter(|(stack, _)| stack.contains(&wanted)).map(|(_, weight)| weight).sum();
+        assert!(weight > 50, "{version:?}: {weight} samples of {wanted}");
+    }
+}
+
 /// With `-X perf`, Python calls each function through a piece of code of its own, which perf can name.
 #[test]
 fn trampolines_for_perf_are_passed_and_not_shown_beside_their_functions() {

@@ -370,7 +370,7 @@ fn write(
         lines,
         short: plain_name,
     };
-    let folded = FoldedOptions { annotations: !options.no_annotations };
+    let folded = FoldedOptions { annotations: !options.no_annotations, places: options.places };
     let mut cut = None;
     let stacks = |out: &mut dyn Write| {
         cut = writer::write(format, part, &picture, folded, out)?;

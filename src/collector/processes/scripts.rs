@@ -223,11 +223,9 @@ pub(super) const MAX_RUNTIMES: usize = 4096;
 /// The processes in the map `runtimes`.
 pub(crate) type Runtimes = KernelEntries<u32, RuntimeBytes>;
 
-/// Returns the label of a function: its name, the last part of its file's path, and the line of its `def`. The line distinguishes
-/// functions with the same name.
+/// Returns the label of a function: its name, its file, and the line of its `def`. File and line distinguish functions with the same name.
 pub(super) fn label_of(names: &Names, user: UserId, code: &Code) -> LabelId {
-    let file = code.file.rsplit('/').next().unwrap_or(&code.file);
-    let place = format!("{file}:{}", code.first_line);
+    let place = format!("{}:{}", code.file, code.first_line);
     names.labels.intern_for(user, &code.name, &place, FrameKind::Python)
 }
 

@@ -6,7 +6,7 @@ use std::io::Write;
 use super::super::FormatError;
 use super::super::paths::{Limits, Path, Texts, walk};
 use super::UNKNOWN;
-use crate::profile::{CallTree, Difference, LabelTable, NodeId, Sides};
+use crate::profile::{CallTree, Difference, FrameKind, LabelTable, NodeId, Sides};
 
 /// Options for writing folded stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,11 +14,13 @@ pub struct FoldedOptions {
     /// Whether kernel, inlined and JIT frames are marked as such, `_[k]`, `_[i]`, `_[j]`. Default: yes, so that reading the
     /// file gives the same kinds again.
     pub annotations: bool,
+    /// Whether the file and the line of a Python function follow its name: `run (/srv/views.py:1)`. Default: no.
+    pub places: bool,
 }
 
 impl Default for FoldedOptions {
     fn default() -> Self {
-        FoldedOptions { annotations: true }
+        FoldedOptions { annotations: true, places: false }
     }
 }
 
@@ -77,7 +79,10 @@ fn write_lines<C: Display>(
     let texts = Texts::new(tree, labels, |labels, id| {
         let Some(label) = labels.get(id) else { return UNKNOWN.into() };
         let annotation = if options.annotations { label.kind.annotation() } else { "" };
-        frame_text(&label.name, annotation)
+        match options.places && label.kind == FrameKind::Python && !label.object.is_empty() {
+            true => frame_text(&format!("{} ({})", label.name, label.object), annotation),
+            false => frame_text(&label.name, annotation),
+        }
     });
     let mut written = Written::default();
     walk(tree, root, &texts, Limits::NONE, |path| {
@@ -108,7 +113,26 @@ fn frame_text(name: &str, annotation: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{FrameKind, Measure, TreeBuilder};
+
+    #[test]
+    fn functions_of_the_same_name_have_their_files_if_asked() {
+        let labels = LabelTable::default();
+        let mut builder = TreeBuilder::new();
+        for file in ["/a/views.py:1", "/b/views.py:1"] {
+            let node = builder.child(CallTree::ROOT, labels.intern("run", file, FrameKind::Python));
+            let node = builder.child(node, labels.intern("work", "libc.so.6", User));
+            builder.add(node, 1);
+        }
+        let tree = builder.finish();
+        let text = |places| {
+            let mut out = Vec::new();
+            write(&tree, &labels, CallTree::ROOT, FoldedOptions { places, ..FoldedOptions::default() }, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(text(true), "run (/a/views.py:1)_[p];work 1\nrun (/b/views.py:1)_[p];work 1\n");
+        assert_eq!(text(false), "run_[p];work 2\n");
+    }
+    use crate::profile::{Measure, TreeBuilder};
 
     fn tree(labels: &LabelTable, stacks: &[(&[(&str, FrameKind)], i64)]) -> CallTree {
         let mut builder = TreeBuilder::new();
@@ -122,7 +146,7 @@ mod tests {
 
     fn written(tree: &CallTree, labels: &LabelTable, root: NodeId, annotations: bool) -> String {
         let mut out = Vec::new();
-        write(tree, labels, root, FoldedOptions { annotations }, &mut out).unwrap();
+        write(tree, labels, root, FoldedOptions { annotations, places: false }, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -91,7 +91,7 @@ impl NameTable {
             let whole = name_of(function, labels);
             let label = function.and_then(|label| labels.get(label)).filter(|label| !label.object.is_empty());
             let fits = bytes < MOST_BYTES;
-            let object = label.filter(|_| fits).map(|label| table.objects.place(&label.object, &mut bytes));
+            let object = label.filter(|_| fits).map(|label| table.objects.place(label.short_object(), &mut bytes));
             let line = function.and_then(|label| options.lines.get(&label)).filter(|_| fits);
             let line = line.map(|place| (table.files.place(&place.file, &mut bytes), place.line));
             let (short, whole) = match (options.short)(&whole) {

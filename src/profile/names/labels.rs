@@ -85,7 +85,8 @@ impl FrameKind {
 pub struct Label {
     /// Safe to print: no control characters, at most 4,096 characters.
     pub name: Arc<str>,
-    /// The object's short name (`libc.so.6`, `kernel`); empty where there is none.
+    /// The object's short name (`libc.so.6`, `kernel`); empty where there is none. For a Python function, the path of its file and the line
+    /// of its `def`: many files have the same name.
     pub object: Arc<str>,
     /// The kind of the frame.
     pub kind: FrameKind,
@@ -98,6 +99,16 @@ pub struct Label {
 }
 
 impl Label {
+    /// Returns the object's name as it is shown: of a path, the last two parts (`shop/views.py:12`).
+    pub fn short_object(&self) -> &str {
+        let ends_second = self.object.rfind('/').unwrap_or(0);
+        let begins_second = self.object.get(..ends_second).and_then(|before| before.rfind('/')).map_or(0, |slash| slash + 1);
+        match self.kind {
+            FrameKind::Python => self.object.get(begins_second..).unwrap_or(&self.object),
+            _ => &self.object,
+        }
+    }
+
     /// Whether threads or processes begin in this function. A stack with such a function as its root is complete.
     pub fn is_entry(&self) -> bool {
         const ENTRIES: [&str; 13] = [
@@ -299,6 +310,17 @@ mod tests {
         assert_eq!(labels.intern("evil\x1b[31m\nname", "lib.so", FrameKind::User), a);
         assert_eq!(labels.name(a), "evil·[31m·name");
         assert_ne!(labels.intern("evil·[31m·name", "lib.so", FrameKind::Kernel), a);
+    }
+
+    #[test]
+    fn of_a_python_functions_file_two_parts_are_shown() {
+        let labels = LabelTable::default();
+        let shown = |place: &str, kind| labels.get(labels.intern("run", place, kind)).unwrap().short_object().to_owned();
+        assert_eq!(shown("/srv/shop/views.py:1", FrameKind::Python), "shop/views.py:1");
+        assert_eq!(shown("/views.py:1", FrameKind::Python), "/views.py:1");
+        assert_eq!(shown("shop/views.py:1", FrameKind::Python), "shop/views.py:1");
+        assert_eq!(shown("<frozen posixpath>:1", FrameKind::Python), "<frozen posixpath>:1");
+        assert_eq!(shown("libc.so.6", FrameKind::User), "libc.so.6");
     }
 
     #[test]

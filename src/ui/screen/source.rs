@@ -65,11 +65,11 @@ fn draw_title(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) {
         }
         _ => String::new(),
     };
-    let room = usize::from(area.width).saturating_sub(text::width(&label.object) + text::width(&share) + 9);
+    let room = usize::from(area.width).saturating_sub(text::width(label.short_object()) + text::width(&share) + 9);
     let name = fit_name(&app.scene.shown_name(label), (room / 2).max(room.saturating_sub(text::width(&file))));
     let mut x = put(buffer, area, area.x + 1, area.y, &name, app.scene.theme.strong());
     if !label.object.is_empty() {
-        x = put(buffer, area, x + 2, area.y, &label.object, app.scene.theme.dim());
+        x = put(buffer, area, x + 2, area.y, label.short_object(), app.scene.theme.dim());
     }
     let room = room.saturating_sub(text::width(&name));
     let file = if text::width(&file) <= room { file } else { format!("…{}", text::tail(&file, room.saturating_sub(1))) };

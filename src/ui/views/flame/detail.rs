@@ -40,7 +40,7 @@ pub(super) fn draw(flame: &Flame, scene: &Scene, line: DetailLine<'_>, buffer: &
             let mark = label.kind.mark();
             let name = format!("{}{}", label.name, times_of(scene, tree, node));
             let name = if mark.is_empty() { name } else { format!("{name} {mark}") };
-            (name, label.object.to_string())
+            (name, label.short_object().to_owned())
         }
     };
     let name = if flame.cursor.rest { format!("narrow callees of {name}") } else { name };

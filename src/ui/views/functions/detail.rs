@@ -33,6 +33,6 @@ pub(super) fn describe(scene: &Scene, row: &FunctionsRow) -> String {
         FunctionsRow::Heading { callers: false } => return "functions that it calls".to_owned(),
     };
     let Some(label) = label.and_then(|label| scene.names.labels.get(label)) else { return String::new() };
-    let words = [&*label.name, &*label.object, &figures(scene, Some(row))].map(str::to_owned);
+    let words = [&*label.name, label.short_object(), &figures(scene, Some(row))].map(str::to_owned);
     words.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("  ")
 }

@@ -183,7 +183,7 @@ fn draw_name(scene: &Scene, label: LabelId, line: Rect, x: u16, layout: &Layout,
         put(buffer, line, x, line.y, "▌", Style::new().fg(theme.frame(Some(found), false, false, 0.0).ground));
     }
     let x = x + 1;
-    let module = format!("{} {}", found.object, found.kind.mark());
+    let module = format!("{} {}", found.short_object(), found.kind.mark());
     let module = module.trim();
     let style = match &scene.snapshot.search {
         Some(search) if search.matches(label) => theme.found(theme.frame(Some(found), false, false, 0.0)),

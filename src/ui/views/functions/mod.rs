@@ -65,7 +65,7 @@ impl ViewBehaviour for Functions {
         let Some(label) = self.selected_label(scene).and_then(|label| scene.names.labels.get(label)) else { return };
         let figures = figures(scene, self.rows(&scene.snapshot).get(self.position.at));
         // The name needs the room more than the object.
-        let object = if usize::from(left.width) < text::width(&figures) + NAME_AND_OBJECT { "" } else { &*label.object };
+        let object = if usize::from(left.width) < text::width(&figures) + NAME_AND_OBJECT { "" } else { label.short_object() };
         let room = usize::from(left.width).saturating_sub(text::width(&figures) + text::width(object) + 6);
         let x = put(buffer, left, left.x + 1, left.y, &fit_name(&label.name, room.max(8)), scene.theme.strong());
         let x = if object.is_empty() { x } else { put(buffer, left, x + 2, left.y, object, scene.theme.dim()) };
