@@ -93,7 +93,7 @@ fn of_scripts(scripts: &ScriptCounts) -> Vec<String> {
         (scripts.gone, "Python functions were gone before their names were read: shown as [function that is gone]"),
         (
             scripts.refused,
-            "Python functions were not read, because their user has too many new functions: shown as [functions not read]",
+            "samples have Python functions that were not read, because their user has too many new functions: shown as [functions not read]",
         ),
         (scripts.processes_refused, "processes are shown without their Python functions: their user has too many processes"),
     ];

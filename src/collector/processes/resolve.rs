@@ -5,12 +5,11 @@
 
 use crate::collector::processes::mapped_build_id::MappedFile;
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::mappings::{BuildIdOf, FileIndex, Files, Mapping};
 use super::moved::file_range;
 use super::reader::{Question, What};
-use super::scripts::{Function, FunctionReads, MAX_ASKED, MAX_PLACES, gone, label_of, missing, not_read};
+use super::scripts::{self, Function, FunctionReads, MAX_ASKED, MAX_PLACES, gone, label_of, missing};
 use super::state::{Known, ProcessState};
 use super::table::{Parts, ProcessTable};
 use crate::collector::wire::perf_records::Identity;
@@ -42,6 +41,14 @@ pub(crate) enum Waits {
     NoMore,
     /// Waiting is useless: its process runs another program by now, or has other code at some addresses.
     ForNothing,
+}
+
+/// The frame of an interpreter's function.
+enum FunctionFrame {
+    Shown(FrameId),
+    Hidden,
+    /// Its user had no reads left.
+    NotRead,
 }
 
 /// The result of resolving an address: a frame; nothing is mapped there; or an answer has to come first.
@@ -86,7 +93,14 @@ impl ProcessTable {
         }
         if !unread {
             let place = Place { state, files, names, questions, owner, waits, now: record.time };
-            let mut user = UserPart { place, frames: &mut batch.frames, wanted: &mut batch.wanted, end: user_end, ended: false };
+            let mut user = UserPart {
+                place,
+                frames: &mut batch.frames,
+                wanted: &mut batch.wanted,
+                end: user_end,
+                ended: false,
+                has_unread: false,
+            };
             let whole = match script {
                 Some(script) => user.functions_and_frames(record, script),
                 None => user.frames(record),
@@ -95,11 +109,13 @@ impl ProcessTable {
                 true if user.end == UserEnd::Root => UserEnd::Functions,
                 _ => user.end,
             };
+            let has_unread = user.has_unread;
             if whole.is_none() {
                 batch.frames.truncate(from);
                 return false;
             }
             script.into_iter().for_each(|script| reads.count(&script));
+            reads.counts.refused += u64::from(has_unread);
         }
         if let Some(user) = batch.frames.get_mut(from..) {
             user.reverse();
@@ -150,6 +166,8 @@ struct UserPart<'a> {
     end: UserEnd,
     /// Whether the last frame is no code, so that the addresses after it are no callers.
     ended: bool,
+    /// Whether functions of an interpreter were not read.
+    has_unread: bool,
 }
 
 impl UserPart<'_> {
@@ -188,11 +206,20 @@ impl UserPart<'_> {
             None => 0..0,
         };
         let mut natives = record.user();
-        let mut after_function = false;
+        let (mut after_function, mut not_read) = (false, None);
         for (index, part) in merged.into_iter().enumerate() {
             let is_caller = std::mem::replace(&mut after_function, is_function(&part));
             match part {
-                Part::Function(function) => self.frames.extend(self.place.frame_of_function(function, self.wanted)),
+                Part::Function(function) => match self.place.frame_of_function(function, self.wanted) {
+                    FunctionFrame::Shown(frame) => self.frames.push(frame),
+                    FunctionFrame::Hidden => {}
+                    // They have one frame together.
+                    FunctionFrame::NotRead if is_caller && not_read.is_some_and(|frame| self.frames.last() == Some(&frame)) => {}
+                    FunctionFrame::NotRead => {
+                        self.frames.push(*not_read.get_or_insert_with(|| scripts::not_read(self.place.names)));
+                        self.has_unread = true;
+                    }
+                },
                 Part::Missing => self.frames.push(missing(self.place.names)),
                 Part::Native(depth) => {
                     let Some(frame) = natives.next().filter(|_| !self.ended) else { continue };
@@ -254,6 +281,10 @@ fn knows_functions(
     if !state.scripts.asked.is_empty() {
         return false;
     }
+    // The user has no reads left, so unknown functions stay unread for now. A hostile program has new ones in each sample.
+    if reads.is_used_up(owner.user, now) {
+        return true;
+    }
     let (known, places) = (&state.scripts.functions, &state.scripts.places);
     let new = script.functions().filter(|function| !places.contains_key(function));
     let mut unknown: Vec<_> = new.map(|function| (function.code, function.check)).filter(|key| !known.contains(key)).collect();
@@ -264,14 +295,7 @@ fn knows_functions(
     unknown.dedup();
     unknown.truncate(MAX_ASKED);
     let allowed = reads.take(owner.user, unknown.len(), now);
-    reads.counts.refused += (unknown.len() - allowed) as u64;
-    for key in unknown.split_off(allowed) {
-        Arc::make_mut(&mut state.scripts.functions).insert(key, Function::NotRead);
-    }
-    if unknown.is_empty() {
-        // The user has no reads left, so all unknown functions stay unread.
-        return true;
-    }
+    unknown.truncate(allowed);
     state.scripts.asked.extend(&unknown);
     let what = What::Functions(Box::new(layout), unknown);
     questions.push(Question { tgid: owner.tgid, life: state.life, user: owner.user, what });
@@ -353,12 +377,12 @@ impl Place<'_> {
         }
     }
 
-    /// Returns the frame of a function at the line that runs; `None` if the function is hidden.
-    fn frame_of_function(&mut self, function: ScriptFrame, wanted: &mut Vec<NameRequest>) -> Option<FrameId> {
+    /// Returns the frame of a function at the line that runs.
+    fn frame_of_function(&mut self, function: ScriptFrame, wanted: &mut Vec<NameRequest>) -> FunctionFrame {
         let Self { names, owner, .. } = *self;
         let scripts = &mut self.state.scripts;
         if let Some(known) = scripts.places.get(&function) {
-            return *known;
+            return known.map_or(FunctionFrame::Hidden, FunctionFrame::Shown);
         }
         let frame = match scripts.functions.get(&(function.code, function.check)).zip(scripts.layout.as_ref()) {
             Some((Function::Shown(code), layout)) => {
@@ -373,15 +397,15 @@ impl Place<'_> {
                 Some(frame)
             }
             Some((Function::Hidden, _)) => None,
-            Some((Function::NotRead, _)) => Some(not_read(names)),
-            // Not cached: another sample may find the function again.
-            Some((Function::Gone, _)) | None => return Some(gone(names)),
+            // Not cached: another sample may find the function again, or read it.
+            Some((Function::Gone, _)) => return FunctionFrame::Shown(gone(names)),
+            None => return FunctionFrame::NotRead,
         };
         if scripts.places.len() >= MAX_PLACES {
             scripts.places.clear();
         }
         scripts.places.insert(function, frame);
-        frame
+        frame.map_or(FunctionFrame::Hidden, FunctionFrame::Shown)
     }
 
     /// Returns the frame that marks code as serving to run a function, if the code is in the interpreter's file. Otherwise returns

@@ -47,7 +47,7 @@ pub struct ScriptCounts {
     pub unreadable: u64,
     /// Functions whose code objects were gone or replaced before their names were read.
     pub gone: u64,
-    /// Functions that were not read, because their user had too many.
+    /// Samples with functions that were not read, because their user had too many.
     pub refused: u64,
     /// Processes whose interpreter found no room.
     pub processes_refused: u64,
@@ -61,6 +61,15 @@ pub(crate) struct FunctionReads {
 }
 
 impl FunctionReads {
+    /// Whether the user has no reads left.
+    pub(super) fn is_used_up(&mut self, user: UserId, now: u64) -> bool {
+        let is_used_up = self.take(user, 1, now) == 0;
+        if !is_used_up && let Some((left, _)) = self.left.get_mut(&user) {
+            *left += 1;
+        }
+        is_used_up
+    }
+
     /// Takes up to `wanted` reads from the user's budget. Returns how many it took.
     pub(super) fn take(&mut self, user: UserId, wanted: usize, now: u64) -> usize {
         if self.left.len() >= MAX_USERS {
@@ -111,8 +120,6 @@ pub(super) enum Function {
     Hidden,
     /// It was gone before it was read.
     Gone,
-    /// It was not read, because its user had too many functions.
-    NotRead,
 }
 
 /// The known functions of a process.
