@@ -222,9 +222,9 @@ struct runtime {
 /* Most interpreter functions in one sample, and bytes of a frame: MAX_FUNCTIONS of script.rs, FRAME_BYTES of runtime.rs. */
 #define MAX_SCRIPT_FRAMES 4096
 #define MAX_SCRIPT_FRAME_BYTES 128
-/* Most states of one thread, one in each interpreter of its process, and most states that are looked at for them. */
+/* Most states of one thread, one in each interpreter of its process, and most states that are checked for being the thread's. */
 #define MAX_SCRIPT_STATES 8
-#define MAX_STATES_SEEN 512
+#define MAX_STATES_CHECKED 512
 /* Words read from a code object. */
 #define SCRIPT_CODE_WORDS 4
 

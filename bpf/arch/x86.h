@@ -287,16 +287,15 @@ static __always_inline int return_address_by_code(__u64 pc)
 }
 
 /*
- * Returns how many bytes above the stack pointer the return address is, where the next instructions tell it: a function that keeps only
- * its place on the stack, such as the trampolines that CPython 3.12 and 3.13 make for perf. Returns -1 elsewhere. `at_return`: a call has
- * returned here, or will.
+ * Returns the bytes from the stack pointer up to the return address, if the next instructions only move the stack pointer and return.
+ * Else returns -1. CPython 3.12 and 3.13 make such trampolines for perf. `is_return`: pc is a return address.
  *
- *   sub $8,%rsp     48 83 ec 08     0     the first instruction, if the trampoline's call follows
- *   call *%rcx      ff d1           8     if the end of the trampoline follows
- *   add $n,%rsp     48 83 c4 n      n     if a return follows
+ *   sub $8,%rsp     48 83 ec 08     0
+ *   call *%rcx      ff d1           8
+ *   add $n,%rsp     48 83 c4 n      n     in any code
  *   ret             c3
  */
-static __always_inline int distance_by_code(__u64 pc, int at_return)
+static __always_inline int distance_by_code(__u64 pc, __u32 is_return)
 {
 	__u64 code;
 
@@ -304,7 +303,7 @@ static __always_inline int distance_by_code(__u64 pc, int at_return)
 		return -1;
 	if ((code & 0xff80ffffff) == 0xc300c48348)
 		return code >> 24 & 0x78;
-	if (at_return)
+	if (is_return)
 		return -1;
 	if (code == 0x8348d1ff08ec8348)
 		return 0;

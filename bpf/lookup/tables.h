@@ -253,13 +253,13 @@ struct known_task {
 	__u32 reserved;
 };
 
-/* A function that the walk met: recursive functions are read and sent once a sample. */
+/* A function that the walk met, at an instruction: in a recursion it is read and sent once a sample. */
 struct met_function {
 	__u64 code;
-	__u32 sample; /* script_state::sample when it was met */
 	__u32 instruction;
-	__u32 check;
+	__u32 sample; /* script_state::sample when it was met */
 	__u32 place; /* of its words in the record, behind the stack pointers */
+	__u32 reserved;
 };
 
 /* Bytes of memory that are read at once for frames that lie side by side; functions that are remembered. Powers of two. */
@@ -281,8 +281,8 @@ struct script_state {
 	__u64 states[MAX_SCRIPT_STATES]; /* of the thread, the first one by its slot */
 	__u32 state_count;
 	__u32 states_missing; /* there may be more */
-	__u64 seen_state; /* the next one to look at, */
-	__u64 seen_interpreter; /* and the next interpreter */
+	__u64 next_state; /* to be checked, */
+	__u64 next_interpreter; /* and the interpreter after it */
 	__u64 thread; /* pthread_self() */
 	__u64 stack_size; /* from script_record::base to the stack pointer of the outermost frame */
 	__u64 window[SCRIPT_WINDOW_BYTES / 8];

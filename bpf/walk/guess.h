@@ -60,6 +60,26 @@ static __always_inline int ends_at_guess(struct cpu_state *cpu, __u64 pc, int re
 	return ends(walk, reason);
 }
 
+#if defined(__TARGET_ARCH_x86)
+/* Goes to the caller of code that only moves the stack pointer. Returns whether it did. Global, so that it is verified once. */
+__noinline int leave_trampoline(struct cpu_state *cpu)
+{
+	__u64 pc;
+
+	if (!cpu)
+		return 0;
+	struct walk *walk = &cpu->walk;
+	__u32 kept = walk->valid & (1U << REG_SP | 1U << REG_FP | 1U << REG_RBX);
+	int bytes = distance_by_code(walk->pc, walk->is_return);
+	__u64 sp = walk->regs[REG_SP] + bytes;
+
+	if (bytes < 0 || read_stack(cpu, sp, &pc) || !believe(walk, pc, sp + 8, walk->regs[REG_FP]))
+		return 0;
+	walk->valid = kept;
+	return 1;
+}
+#endif
+
 /* Goes to the caller without unwind information. Returns whether the walk ends. */
 __noinline int guess_caller(struct cpu_state *cpu, __u32 reason)
 {
@@ -74,15 +94,8 @@ __noinline int guess_caller(struct cpu_state *cpu, __u32 reason)
 
 	walk->guess_end = reason;
 #if defined(__TARGET_ARCH_x86)
-	if (walk->map.kind == CODE_ANONYMOUS) {
-		int bytes = distance_by_code(walk->pc, walk->is_return);
-		__u32 valid = walk->valid & (1U << REG_SP | 1U << REG_FP | 1U << REG_RBX);
-
-		if (bytes >= 0 && !read_stack(cpu, sp + bytes, &pc) && believe(walk, pc, sp + bytes + 8, fp)) {
-			walk->valid = valid;
-			return 0;
-		}
-	}
+	if (walk->map.kind == CODE_ANONYMOUS && leave_trampoline(cpu))
+		return 0;
 	if (fresh && !walk->is_return) {
 		int words = return_address_by_code(walk->pc);
 

@@ -64,7 +64,7 @@ static __always_inline int add_word(struct script_state *script, __u64 word, __u
 
 /*
  * Brings a frame into the window. Frames of functions that call each other lie side by side, the caller below. So the bytes before the
- * frame are read as well, from the begin of its page on. (Where each frame is a call of its own, it is an object of its own as well.)
+ * frame are read as well, from the begin of its page on. With ENTRY_EACH frames are separate objects, and only the frame is read.
  */
 static __always_inline int enter_frame(struct script_state *script, __u64 frame)
 {
@@ -136,63 +136,48 @@ static __always_inline int add_again(struct script_state *script, __u32 place)
 }
 
 /* Adds a function. Returns whether there was room. */
-static __always_inline int add_function(struct script_state *script, __u64 code, __u32 instruction)
+__noinline int add_function(struct cpu_state *cpu, __u64 code, __u32 instruction)
 {
-	__u64 number = code >> 4 ^ code >> 10;
+	if (!cpu)
+		return 0;
+	struct script_state *script = &cpu->script;
+	__u64 number = code >> 4 ^ code >> 10 ^ instruction >> 1;
 	struct met_function *met = &script->met[number & (MET_FUNCTIONS - 1)];
 
-	if (met->code == code && met->sample == script->sample) {
-		if (met->instruction == instruction)
-			return add_again(script, met->place);
-	} else {
-		met->code = code;
-		met->sample = script->sample;
-		met->check = code_check(script, code);
-	}
+	if (met->code == code && met->instruction == instruction && met->sample == script->sample)
+		return add_again(script, met->place);
+	met->code = code;
 	met->instruction = instruction;
+	met->sample = script->sample;
 	met->place = script->at - script->first;
 	return add_word(script, (code & SCRIPT_ADDRESS) | (__u64)SCRIPT_FUNCTION << SCRIPT_KIND_SHIFT, 2) &&
-	       add_word(script, instruction | (__u64)met->check << 32, 1);
+	       add_word(script, instruction | (__u64)code_check(script, code) << 32, 1);
 }
 
-static __always_inline int script_ends(struct script_state *script, int reason)
-{
-	script->record.end = reason;
-	return 1;
-}
-
-/* Ends the walk within a run. 3.10 to 3.12 know the call of the loop before its functions: it is the run's. */
-static __always_inline int script_breaks(struct script_state *script, int reason)
-{
-	if (script->anchor)
-		add_word(script, (script->anchor & SCRIPT_ADDRESS) | (__u64)SCRIPT_RUN_ENDS << SCRIPT_KIND_SHIFT, 0);
-	return script_ends(script, reason);
-}
-
-/* Adds one function, or the end of a call. Returns whether the walk ends. */
+/* Adds one function, or the end of a call. Returns 0, or the enum script_end with which the walk ends. */
 __noinline int script_step(struct cpu_state *cpu)
 {
 	if (!cpu)
-		return 1;
+		return SCRIPT_CUT;
 	struct script_state *script = &cpu->script;
 	struct runtime *runtime = &script->runtime;
 	__u64 frame = script->frame, code, word, anchor;
 	__u8 entry;
 
 	if (!frame)
-		return script_ends(script, SCRIPT_WHOLE);
+		return SCRIPT_WHOLE;
 	if (++script->steps > MAX_SCRIPT_FRAMES || (!(script->steps & (cpu->walk.look_every - 1)) && is_out_of_time(cpu)))
-		return script_breaks(script, SCRIPT_CUT);
+		return SCRIPT_CUT;
 	if (enter_frame(script, frame))
-		return script_breaks(script, SCRIPT_UNREADABLE);
+		return SCRIPT_UNREADABLE;
 	entry = frame_word(script, runtime->entry) >> (runtime->entry & 7) * 8;
 	if (runtime->entry_is != ENTRY_BETWEEN || entry < NO_FUNCTION) {
 		code = frame_word(script, runtime->code) & ~(__u64)runtime->code_tag;
 		word = frame_word(script, runtime->instruction);
 		if (runtime->instruction_is_pointer)
 			word -= code;
-		if (!add_function(script, code, word))
-			return script_breaks(script, SCRIPT_CUT);
+		if (!add_function(cpu, code, word))
+			return SCRIPT_CUT;
 	}
 	if (runtime->entry_is == ENTRY_EACH || (runtime->entry_is == ENTRY_FLAG && entry) ||
 	    (runtime->entry_is == ENTRY_BETWEEN && entry >= NO_FUNCTION)) {
@@ -200,39 +185,23 @@ __noinline int script_step(struct cpu_state *cpu)
 		if (script->anchor && read_word(script->anchor + runtime->loop_previous, &script->anchor))
 			script->anchor = 0;
 		if (!add_word(script, (anchor & SCRIPT_ADDRESS) | (__u64)SCRIPT_RUN_ENDS << SCRIPT_KIND_SHIFT, 0))
-			return script_ends(script, SCRIPT_CUT);
+			return SCRIPT_CUT;
 	}
 	script->frame = frame_word(script, runtime->previous);
 	return 0;
 }
 
-/* Steps of one call of script_steps(). */
+/* Steps of one call of script_steps(). In two loops the verifier has less to follow. */
 #define STEPS_AT_ONCE 16
 
-/* Adds some functions. Returns whether the walk ends. Global, so that the verifier does not follow all MAX_SCRIPT_FRAMES steps. */
+/* Does some steps. Global, so that it is verified once. */
 __noinline int script_steps(struct cpu_state *cpu)
 {
-	for (int i = 0; i < STEPS_AT_ONCE; i++) {
-		if (script_step(cpu))
-			return 1;
-	}
-	return 0;
-}
+	int end = 0;
 
-/* Walks the functions of the state whose innermost frame is known. Global, so that it is verified once. */
-__noinline int walk_functions(struct cpu_state *cpu)
-{
-	if (!cpu)
-		return 0;
-	struct script_state *script = &cpu->script;
-
-	for (int i = 0; i < MAX_SCRIPT_FRAMES / STEPS_AT_ONCE; i++) {
-		if (script_steps(cpu))
-			break;
-	}
-	if (!script->record.end)
-		script_breaks(script, SCRIPT_CUT);
-	return 0;
+	for (int i = 0; i < STEPS_AT_ONCE && !end; i++)
+		end = script_step(cpu);
+	return end;
 }
 
 /* Finds the thread's state. Returns whether there is one. */
@@ -269,36 +238,47 @@ static __always_inline int is_of_thread(struct script_state *script, __u64 state
 	return !read_word(state + runtime->thread, &word) && word == script->thread;
 }
 
-/* Looks at one state of the process, or goes to the next interpreter. Returns whether there is no other. */
-__noinline int look_at_state(struct cpu_state *cpu)
+/* Checks whether one state of the process is this thread's, or goes to the next interpreter. Returns whether there is no other. */
+__noinline int check_state(struct cpu_state *cpu)
 {
 	if (!cpu)
 		return 1;
 	struct script_state *script = &cpu->script;
 	struct runtime *runtime = &script->runtime;
-	__u64 state = script->seen_state, interpreter = script->seen_interpreter;
+	__u64 state = script->next_state, interpreter = script->next_interpreter;
 	__u32 count = script->state_count;
 
 	if (!state)
-		return !interpreter || read_word(interpreter + runtime->interpreter_threads, &script->seen_state) ||
-		       read_word(interpreter + runtime->interpreter_next, &script->seen_interpreter);
+		return !interpreter || read_word(interpreter + runtime->interpreter_threads, &script->next_state) ||
+		       read_word(interpreter + runtime->interpreter_next, &script->next_interpreter);
 	if (state != script->states[0] && is_of_thread(script, state)) {
 		OPAQUE(count);
-		if (count >= MAX_SCRIPT_STATES)
+		if (count >= MAX_SCRIPT_STATES) {
+			script->states_missing = 1;
 			return 1;
+		}
 		script->states[count] = state;
 		script->state_count = count + 1;
 	}
-	return read_word(state + runtime->thread_next, &script->seen_state);
+	return read_word(state + runtime->thread_next, &script->next_state);
 }
 
-__noinline int look_at_states(struct cpu_state *cpu)
+/* States that are checked between two readings of the clock: they lie far from each other in memory. */
+#define CHECKED_AT_ONCE 16
+
+/* Checks some states. Returns whether the search ends. */
+__noinline int check_states(struct cpu_state *cpu)
 {
-	for (int i = 0; i < STEPS_AT_ONCE; i++) {
-		if (look_at_state(cpu))
+	if (!cpu)
+		return 1;
+	for (int i = 0; i < CHECKED_AT_ONCE; i++) {
+		if (check_state(cpu))
 			return 1;
 	}
-	return 0;
+	if (!is_out_of_time(cpu))
+		return 0;
+	cpu->script.states_missing = 1;
+	return 1;
 }
 
 /*
@@ -317,15 +297,13 @@ static __always_inline void find_other_states(struct cpu_state *cpu)
 	if (!runtime->interpreters || read_word(runtime->interpreters, &youngest) || !youngest ||
 	    read_word(youngest + runtime->interpreter_next, &next) || !next)
 		return;
-	script->seen_state = 0;
-	script->seen_interpreter = youngest;
-	script->states_missing = 1;
-	for (int i = 0; i < MAX_STATES_SEEN / STEPS_AT_ONCE; i++) {
-		if (look_at_states(cpu)) {
-			script->states_missing = script->state_count >= MAX_SCRIPT_STATES;
-			break;
-		}
+	script->next_state = 0;
+	script->next_interpreter = youngest;
+	for (int i = 0; i < MAX_STATES_CHECKED / CHECKED_AT_ONCE; i++) {
+		if (check_states(cpu))
+			return;
 	}
+	script->states_missing = 1;
 }
 
 /* Finds the innermost frame of a state. Returns 0, or why there is none. */
@@ -344,28 +322,57 @@ static __always_inline int find_frame(struct script_state *script, __u64 state)
 	return read_word(from + runtime->innermost, &script->frame) ? SCRIPT_UNREADABLE : 0;
 }
 
-/* Walks the functions of all states of the thread. */
-static __always_inline void walk_states(struct cpu_state *cpu, __u64 thread_pointer)
+/* Walks the functions of one state. Returns whether the record is full. Global, so that it is verified once. */
+__noinline int walk_state(struct cpu_state *cpu, __u32 number)
 {
+	if (!cpu || number >= MAX_SCRIPT_STATES)
+		return 1;
 	struct script_state *script = &cpu->script;
 	struct script_record *record = &script->record;
-	__u32 i;
+
+	int end, i;
+
+	if (number && !add_word(script, (__u64)SCRIPT_NEXT_STATE << SCRIPT_KIND_SHIFT | record->end, 1))
+		return 1;
+	end = find_frame(script, script->states[number]);
+	if (!end && CAN_ITERATE) {
+		bpf_for(i, 0, MAX_SCRIPT_FRAMES / STEPS_AT_ONCE) {
+			end = script_steps(cpu);
+			if (end)
+				break;
+		}
+	} else {
+		for (i = 0; i < MAX_SCRIPT_FRAMES / STEPS_AT_ONCE && !end; i++)
+			end = script_steps(cpu);
+	}
+	/* If the walk ends within a run, 3.10 to 3.12 know the call that runs it. */
+	if (end != SCRIPT_WHOLE && script->anchor)
+		add_word(script, (script->anchor & SCRIPT_ADDRESS) | (__u64)SCRIPT_RUN_ENDS << SCRIPT_KIND_SHIFT, 0);
+	record->end = end ? end : SCRIPT_CUT;
+	return 0;
+}
+
+/* Walks the functions of all states of the thread. Global, too. */
+__noinline int walk_states(struct cpu_state *cpu, __u64 thread_pointer)
+{
+	if (!cpu)
+		return 0;
+	struct script_state *script = &cpu->script;
+	struct script_record *record = &script->record;
 
 	record->end = SCRIPT_NO_STATE;
 	if (!find_state(script, thread_pointer))
-		return;
+		return 0;
 	find_other_states(cpu);
-	for (i = 0; i < MAX_SCRIPT_STATES; i++) {
-		if (i >= script->state_count)
+	for (__u32 i = 0; i < MAX_SCRIPT_STATES && i < script->state_count; i++) {
+		if (walk_state(cpu, i)) {
+			script->states_missing = 1;
 			break;
-		if (i && !add_word(script, (__u64)SCRIPT_NEXT_STATE << SCRIPT_KIND_SHIFT | record->end, 1))
-			break;
-		record->end = find_frame(script, script->states[i]);
-		if (!record->end)
-			walk_functions(cpu);
+		}
 	}
 	if (script->states_missing)
 		record->end = SCRIPT_CUT;
+	return 0;
 }
 
 /* Walks the interpreter's functions and sends them. Called after the walk of the user stack. The sample must follow immediately. */

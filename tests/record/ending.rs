@@ -244,9 +244,9 @@ fn a_recording_sleeps_between_samples_and_the_verifier_has_little_to_follow() {
     let woken = naps() - before;
     let files = std::fs::read_dir(format!("/proc/{}/fdinfo", recording.id())).unwrap().flatten();
     let files = files.map(|entry| read(format!("fdinfo/{}", entry.file_name().to_string_lossy())));
-    // Type 7 is BPF_PROG_TYPE_PERF_EVENT. 22,801 instructions on Linux 6.18; 16,986 with one state of an interpreter and 1,024 functions.
+    // Type 7 is BPF_PROG_TYPE_PERF_EVENT. 19,556 instructions on Linux 6.18.
     let followed = files.filter(|text| number(text, "prog_type") == 7).map(|text| number(&text, "verified_insns")).max();
     assert!(recording.wait().unwrap().success());
     assert!(before > 0 && woken < 8, "{before}, then {woken} more");
-    assert!(followed.is_some_and(|count| (5_000..30_000).contains(&count)), "{followed:?}");
+    assert!(followed.is_some_and(|count| (5_000..20_000).contains(&count)), "{followed:?}");
 }
