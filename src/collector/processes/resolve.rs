@@ -281,7 +281,7 @@ fn knows_functions(
     if !state.scripts.asked.is_empty() {
         return false;
     }
-    // The user has no reads left, so unknown functions stay unread for now. A hostile program has new ones in each sample.
+    // Unknown functions stay unread. A hostile program has new ones in each sample.
     if reads.is_used_up(owner.user, now) {
         return true;
     }

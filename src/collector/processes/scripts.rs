@@ -25,6 +25,9 @@ const MAX_DOUBLINGS: u32 = 10;
 /// (`a_false_interpreter…` of `tests/attack/names.rs` measures the cost of a hostile program.)
 const READS_A_SECOND: u64 = 1000;
 const MOST_READS: u64 = 10_000;
+/// Reads that must be left for a question about functions. Otherwise a program with new functions in each sample would have a question, and a
+/// waiting sample, for each millisecond.
+const LEAST_READS: u64 = 64;
 /// Reading an interpreter's file counts as this many reads of functions, because its symbols may be 3 MB.
 pub(super) const READS_OF_AN_INTERPRETER: usize = 20;
 /// Each further 1 KB of a function counts as one more read, because long line tables cost time and memory.
@@ -61,17 +64,13 @@ pub(crate) struct FunctionReads {
 }
 
 impl FunctionReads {
-    /// Whether the user has no reads left.
+    /// Whether the user has too few reads left for another question.
     pub(super) fn is_used_up(&mut self, user: UserId, now: u64) -> bool {
-        let is_used_up = self.take(user, 1, now) == 0;
-        if !is_used_up && let Some((left, _)) = self.left.get_mut(&user) {
-            *left += 1;
-        }
-        is_used_up
+        *self.left(user, now) < LEAST_READS
     }
 
-    /// Takes up to `wanted` reads from the user's budget. Returns how many it took.
-    pub(super) fn take(&mut self, user: UserId, wanted: usize, now: u64) -> usize {
+    /// Returns the user's remaining reads.
+    fn left(&mut self, user: UserId, now: u64) -> &mut u64 {
         if self.left.len() >= MAX_USERS {
             self.left.clear();
         }
@@ -80,6 +79,12 @@ impl FunctionReads {
         if new > 0 {
             (*left, *time) = (left.saturating_add(new).min(MOST_READS), now);
         }
+        left
+    }
+
+    /// Takes up to `wanted` reads from the user's budget. Returns how many it took.
+    pub(super) fn take(&mut self, user: UserId, wanted: usize, now: u64) -> usize {
+        let left = self.left(user, now);
         let taken = (wanted as u64).min(*left);
         *left -= taken;
         taken as usize
@@ -246,7 +251,7 @@ pub(super) fn gone(names: &Names) -> FrameId {
     names.intern_named(names.labels.intern("[function that is gone]", "", FrameKind::Python))
 }
 
-/// Returns the frame that stands for the outermost functions of a sample that lacks them.
+/// Returns the frame that is shown in the place of a sample's outermost functions, if the sample lacks them.
 pub(super) fn missing(names: &Names) -> FrameId {
     names.intern_named(names.labels.intern("[functions missing]", "", FrameKind::Python))
 }
@@ -266,6 +271,9 @@ mod tests {
         let second: usize = (1..=1000).map(|step| reads.take(hostile, 100, SECOND + step * SECOND / 1000)).sum();
         assert_eq!(second, READS_A_SECOND as usize);
         assert_eq!(reads.take(hostile, 100_000, 100 * SECOND), MOST_READS as usize);
+        // Few reads are saved up for one question.
+        assert!(reads.is_used_up(hostile, 100 * SECOND + SECOND * 63 / READS_A_SECOND));
+        assert!(!reads.is_used_up(hostile, 100 * SECOND + SECOND * 64 / READS_A_SECOND));
         // Long functions count for more.
         reads.charge(other, 9_000);
         assert_eq!(reads.take(other, 100_000, SECOND), MOST_READS as usize - 9_100);
