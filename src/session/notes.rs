@@ -147,3 +147,21 @@ pub(super) fn of_unread(unread: &Unread) -> Vec<String> {
     }
     lines
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_that_lack_python_functions_tell_how_many_they_have() {
+        let counts =
+            ScriptCounts { samples: 20, whole: 7, cut: 12, cut_to: (447, 4096), unreadable: 1, ..ScriptCounts::default() };
+        let lines = [
+            "20 samples of Python programs, 7 of them with all functions",
+            "12 samples lack their outermost Python functions: after 447 to 4,096 functions there was no room or time left",
+            "1 samples lack Python functions: memory of the interpreter could not be read",
+        ];
+        assert_eq!(of_scripts(&counts), lines);
+        assert!(of_scripts(&ScriptCounts::default()).is_empty());
+    }
+}

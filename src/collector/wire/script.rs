@@ -113,18 +113,18 @@ pub(crate) enum Part {
     Missing,
 }
 
-/// What a native frame is to the interpreter.
+/// The part of the program to which a native frame belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     /// A call of its loop.
     Loop,
-    /// Another function of the interpreter's file.
+    /// Another function in the interpreter's file.
     Interpreter,
     /// Other code.
     Other,
 }
 
-/// A word of a record, or one of the functions that a word stands for.
+/// An entry of a record. A word that counts repeated functions gives an item for each of them.
 enum Item {
     Function(ScriptFrame),
     RunEnds(Option<u64>),
@@ -233,7 +233,7 @@ impl<'a> Script<'a> {
     }
 
     /// Calls `each` for native frames and functions in the order of the stack, innermost first. `native` is the number of native frames,
-    /// and `role` tells what each of them is.
+    /// and `role` returns the role of each.
     ///
     /// A run follows the native frame whose stack contains the run's anchor. If the native walk has ended before that frame, the run comes
     /// last. If the walk of functions ended before it found the run's anchor, the run follows the innermost call of the loop that is left.
