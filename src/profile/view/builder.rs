@@ -436,7 +436,10 @@ impl ViewBuilder {
                 add(&mut self.totals.complete);
             } else {
                 add(&mut self.totals.incomplete[sample.user_end as usize]);
-                self.count_short(profile, sample, weight);
+                // Where functions of an interpreter are missing, the outermost frame says nothing about the reason.
+                if sample.user_end != UserEnd::Functions {
+                    self.count_short(profile, sample, weight);
+                }
             }
         }
     }
