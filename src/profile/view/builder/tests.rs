@@ -256,6 +256,20 @@ fn a_new_name_moves_samples_to_the_function_they_belong_to() {
 }
 
 #[test]
+fn a_stack_without_its_outermost_functions_is_incomplete_and_no_file_is_blamed() {
+    let mut world = world(Limits::NONE);
+    let start = world.names.intern_named(world.names.labels.intern("_start", "python3", FrameKind::User));
+    for (user_end, weight) in [(UserEnd::Functions, 3), (UserEnd::Root, 5)] {
+        world.profile.record(Thread::default(), [start], Sample { user_end, weight, ..Sample::default() });
+    }
+    let mut builder = ViewBuilder::new(Arc::clone(&world.names), Query::default());
+    builder.update(&world.profile, Timestamp(0), usize::MAX);
+    let totals = builder.totals;
+    assert_eq!((totals.user, totals.complete, totals.incomplete[UserEnd::Functions as usize]), (8, 5, 3));
+    assert!(builder.short_stacks(Timestamp(0)).is_empty());
+}
+
+#[test]
 fn jit_code_is_one_box_until_names_come_and_then_one_for_each_function_of_all_processes() {
     let mut world = world(Limits::NONE);
     let process = world.names.labels.intern("node", "", FrameKind::Process);
