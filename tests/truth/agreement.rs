@@ -86,7 +86,7 @@ fn take_turns<'a>(sampling: &mut Sampling, cases: &'a [Case]) -> Vec<(&'a Case, 
             let step = now();
             sampling.watch(Duration::from_millis(300));
             let family = sampling.family(program.pid(), case.children);
-            let lack = sampling.of(&family, step..u64::MAX).filter(|taken| taken.end == UserEnd::NoTable).count();
+            let lack = sampling.of(&family, step..u64::MAX).into_iter().filter(|taken| taken.end == UserEnd::NoTable).count();
             if lack == 0 || patience.elapsed() > Duration::from_secs(5) {
                 break now();
             }
@@ -96,7 +96,7 @@ fn take_turns<'a>(sampling: &mut Sampling, cases: &'a [Case]) -> Vec<(&'a Case, 
         let patience = Instant::now();
         while patience.elapsed() < Duration::from_secs(10) {
             let family = sampling.family(program.pid(), case.children);
-            if sampling.of(&family, begin..u64::MAX).count() >= 1000 {
+            if sampling.of(&family, begin..u64::MAX).len() >= 1000 {
                 break;
             }
             sampling.watch(Duration::from_millis(300));
@@ -109,7 +109,7 @@ fn take_turns<'a>(sampling: &mut Sampling, cases: &'a [Case]) -> Vec<(&'a Case, 
 
 /// Both samples of each tick, in the order in which they came.
 fn pairs<'a>(sampling: &'a Sampling, family: &'a BTreeSet<u32>, time: Range<u64>) -> Vec<(&'a Taken, &'a Taken)> {
-    let taken: Vec<&Taken> = sampling.of(family, time).collect();
+    let taken = sampling.of(family, time);
     // Two CPUs may tick at once: then their samples are interleaved.
     let tick = |taken: &Taken| (taken.time, taken.tid);
     let of_one_tick = |pair: &&[&Taken]| pair[1].compared && !pair[0].compared && tick(pair[0]) == tick(pair[1]);

@@ -426,7 +426,7 @@ fn warm(sampling: &Sampling, images: &mut Images, turn: &Turn<'_>) -> (u64, usiz
     let family = sampling.family(turn.pid, case.children);
     let mut judge = Judge::new(&case.built.grammar, &sampling.names, images);
     let mut first = None;
-    for (number, taken) in sampling.of(&family, begin..u64::MAX).enumerate() {
+    for (number, taken) in sampling.of(&family, begin..u64::MAX).into_iter().enumerate() {
         let first = *first.get_or_insert(taken.time);
         let waited = taken.time - first;
         let is_whole = matches!(judge.judge(&sampling.look(&taken.user), taken.end), Outcome::Whole) || taken.end == UserEnd::Cut;

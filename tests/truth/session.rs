@@ -102,8 +102,9 @@ impl Sampling {
             names,
             processes,
             batch: Batch::default(),
-            frames: Vec::new(),
-            taken: Vec::new(),
+            // A vector that grows is copied, and the rings fill meanwhile.
+            frames: Vec::with_capacity(1 << 24),
+            taken: Vec::with_capacity(1 << 20),
             running: Vec::new(),
             counts: BTreeMap::new(),
             parents: BTreeMap::new(),
@@ -141,8 +142,6 @@ impl Sampling {
                 kernel,
             });
         }
-        // Samples of a process whose mappings are being read come some milliseconds late.
-        self.taken.sort_by_key(|taken| taken.time);
     }
 
     /// Drains for some time.
@@ -181,8 +180,12 @@ impl Sampling {
     }
 
     /// The samples of some processes in some time, oldest first.
-    pub(crate) fn of<'a>(&'a self, family: &'a BTreeSet<u32>, time: Range<u64>) -> impl Iterator<Item = &'a Taken> {
-        self.taken.iter().filter(move |taken| family.contains(&taken.tgid) && time.contains(&taken.time))
+    pub(crate) fn of(&self, family: &BTreeSet<u32>, time: Range<u64>) -> Vec<&Taken> {
+        let mut of: Vec<&Taken> =
+            self.taken.iter().filter(|taken| family.contains(&taken.tgid) && time.contains(&taken.time)).collect();
+        // Samples of a process whose mappings are being read come some milliseconds late.
+        of.sort_by_key(|taken| taken.time);
+        of
     }
 
     pub(crate) fn look(&self, range: &Range<usize>) -> Vec<Frame> {

@@ -317,12 +317,19 @@ impl<'a> Script<'a> {
     }
 }
 
-/// Returns the innermost call of the interpreter's loop among these native frames. If the loop's code is not known there (compilers put
-/// what rarely runs elsewhere), this is the last of the innermost frames that follow each other in the interpreter's file.
+/// Returns the innermost call of the interpreter's loop among these native frames.
+///
+/// If the loop's code is not known there (it may be many functions, and compilers put what rarely runs elsewhere), it is in one of the
+/// groups of frames that follow each other in the interpreter's file. A group with a loop has a function that calls the loop, so it has
+/// two frames or more. Other code calls the innermost group for memory and locks more often than to run functions. So the group after it
+/// is taken if there is one, and the outermost frame of that group.
 fn innermost_loop(frames: Range<usize>, role: &impl Fn(usize) -> Role) -> Option<usize> {
     let is_loop = |frame: &usize| role(*frame) == Role::Loop;
-    let is_its_code = |frame: &usize| role(*frame) == Role::Interpreter;
-    frames.clone().find(is_loop).or_else(|| frames.skip_while(|frame| !is_its_code(frame)).take_while(is_its_code).last())
+    let is_its_code = |frame: usize| role(frame) == Role::Interpreter;
+    let of_groups =
+        || frames.clone().filter(|frame| is_its_code(*frame) && !(frames.contains(&(frame + 1)) && is_its_code(frame + 1)));
+    let last_of_groups = of_groups().filter(|last| *last > frames.start && is_its_code(last - 1));
+    frames.clone().find(is_loop).or_else(|| last_of_groups.take(2).last())
 }
 
 #[cfg(test)]
@@ -420,6 +427,7 @@ mod tests {
         assert_eq!(merged_with(&one_run, "..LiL."), "012ab…345");
         // The loop's code is not known there.
         assert_eq!(merged_with(&one_run, "..ii.i"), "0123ab…45");
+        assert_eq!(merged_with(&one_run, ".ii.ii"), "012345ab…", "the innermost function frees memory");
         assert_eq!(merged_with(&one_run, "......"), "012345ab…");
         // The loop of an earlier run is not taken once more.
         let mut words = function(0).to_vec();
