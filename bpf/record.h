@@ -112,6 +112,17 @@ struct object_key {
 };
 
 /*
+ * A key of `files`: a file, and the user whose samples find its table. FOR_ALL: the samples of all users. Where flametop cannot verify
+ * that it has opened the file that is mapped, the table is for the user who has mapped it.
+ */
+struct file_key {
+	struct object_key key;
+	__u32 user;
+	__u32 reserved;
+};
+#define FOR_ALL (~0U)
+
+/*
  * The generation of a key that asks which file's code an anonymous mapping holds (inode and device are 0). A request with this key has
  * the anonymous mapping: see bpf/lookup/moved.h.
  */
@@ -444,7 +455,8 @@ OFFSET_IS(struct stack_dump, far, 36);
 OFFSET_IS(struct stack_dump, key, 40);
 OFFSET_IS(struct stack_dump, regs, 56);
 OFFSET_IS(struct stack_dump, stack, 312);
-_Static_assert(sizeof(struct object_key) == 16, "the key of `files`: see tables");
+_Static_assert(sizeof(struct file_key) == 24, "the key of `files`: see tables");
+OFFSET_IS(struct file_key, user, 16);
 _Static_assert(sizeof(struct object) == 16 + 16 * MAX_RANGES, "the value of `objects`: see tables");
 _Static_assert(sizeof(struct object_place) == 8, "the value of `files`: see tables");
 _Static_assert(sizeof(struct table_page) == 8, "Page of paged.rs");

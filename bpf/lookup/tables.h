@@ -364,7 +364,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_OBJECTS);
-	__type(key, struct object_key);
+	__type(key, struct file_key);
 	__type(value, struct object_place);
 } files SEC(".maps");
 
@@ -413,7 +413,7 @@ static __always_inline void wish_for(struct cpu_state *cpu, const struct mapping
  */
 __noinline int search_mapping(struct cpu_state *cpu, __u64 address)
 {
-	struct object_key key;
+	struct file_key file = {};
 	struct object_place *place;
 	int result;
 
@@ -450,10 +450,10 @@ __noinline int search_mapping(struct cpu_state *cpu, __u64 address)
 			&walk->space, cpu->sample.header.tgid, mapping, &cpu->file, &walk->map.offset, &cpu->scratch);
 
 		if (state == MOVED_UNKNOWN) {
-			key = (struct object_key){ .generation = GENERATION_OF_MOVED };
+			file.key.generation = GENERATION_OF_MOVED;
 			walk->map.kind = CODE_WITHOUT_TABLE;
-			walk->missing = key;
-			wish_for(cpu, mapping, &key);
+			walk->missing = file.key;
+			wish_for(cpu, mapping, &file.key);
 			return 0;
 		}
 		if (state == MOVED_IS_OTHER)
@@ -467,17 +467,22 @@ __noinline int search_mapping(struct cpu_state *cpu, __u64 address)
 	}
 	if (walk->map.kind == CODE_OF_FILE) {
 		/* The vDSO belongs to no file: inode 0. */
-		key.inode = mapping->inode;
-		key.device = mapping->device;
-		key.generation = mapping->generation;
+		file.key.inode = mapping->inode;
+		file.key.device = mapping->device;
+		file.key.generation = mapping->generation;
+		file.user = FOR_ALL;
 		if (result == MAPPING_VDSO)
 			walk->map.offset = 0;
-		place = bpf_map_lookup_elem(&files, &key);
+		place = bpf_map_lookup_elem(&files, &file);
+		if (!place) {
+			file.user = cpu->sample.header.uid;
+			place = bpf_map_lookup_elem(&files, &file);
+		}
 		if (!place) {
 			walk->map.kind = CODE_WITHOUT_TABLE;
-			walk->missing = key;
+			walk->missing = file.key;
 			if (result == MAPPING_FOUND)
-				wish_for(cpu, mapping, &key);
+				wish_for(cpu, mapping, &file.key);
 			/* Not kept: its table may be there a moment later. */
 			return 0;
 		}

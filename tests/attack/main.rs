@@ -18,6 +18,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 mod files;
+mod first_come;
 mod names;
 mod processes;
 mod walk;

@@ -151,7 +151,7 @@ fn recordings_beside_nobody_end_within_half_a_second() {
 }
 
 /// Programs whose locks are held for 4.3 s again and again while they run new files: of `users` users, two each.
-fn late_answerers(users: u32) -> Vec<(Running, Lair)> {
+pub(crate) fn late_answerers(users: u32) -> Vec<(Running, Lair)> {
     let program = attacker("fuse.c", &[]).path;
     let start = |number: u32| {
         let lair = Lair::new();
@@ -212,9 +212,13 @@ fn cpu_of_draining(pid: u32) -> Duration {
     cpu_told_by(&paths.find(is_it).expect("it has this thread"))
 }
 
-/// Starts a new witness beside these attackers. Returns the number of its samples, how many are whole and named, and how long the
-/// end took.
-fn beside_late_answers(attackers: Vec<(Running, Lair)>, name: &str) -> (u64, u64, Duration) {
+/// Starts a new witness of this name beside these attackers. Returns the number of its samples, how many are whole and named, and how
+/// long the end took.
+pub(crate) fn beside_late_answers<Started>(
+    attackers: Vec<(Running, Lair)>,
+    name: &str,
+    start: impl FnOnce() -> Started,
+) -> (u64, u64, Duration) {
     const TIME: Duration = Duration::from_secs(8);
     let count = attackers.len();
     // Time until each holds its lock.
@@ -222,7 +226,7 @@ fn beside_late_answers(attackers: Vec<(Running, Lair)>, name: &str) -> (u64, u64
     let recording = Recording::start(&["-F", "499", "-d", &TIME.as_secs().to_string()]);
     let begun = Instant::now();
     std::thread::sleep(Duration::from_secs(2));
-    let witness = Witness::start_unseen(name);
+    let witness = start();
     std::thread::sleep(TIME.saturating_sub(begun.elapsed() + Duration::from_millis(200)));
     let draining = cpu_of_draining(recording.pid());
     std::thread::sleep(TIME.saturating_sub(begun.elapsed()));
@@ -246,7 +250,8 @@ fn beside_late_answers(attackers: Vec<(Running, Lair)>, name: &str) -> (u64, u64
 fn answers_that_come_late_take_tables_and_names_from_nobody() {
     let _alone = alone();
     for users in [1, 8] {
-        assert_unharmed(beside_late_answers(late_answerers(users), &format!("witness-late-{users}")), 200);
+        let name = format!("witness-late-{users}");
+        assert_unharmed(beside_late_answers(late_answerers(users), &name, || Witness::start_unseen(&name)), 200);
     }
 }
 
@@ -255,11 +260,13 @@ fn answers_that_come_late_take_tables_and_names_from_nobody() {
 fn a_user_with_many_numbers_takes_tables_and_names_from_nobody() {
     let _alone = alone();
     let namespace = namespace_with_numbers(1000);
-    assert_unharmed(beside_late_answers(late_answerers_of_one(&namespace, 32), "witness-numbers"), 60);
+    let name = "witness-numbers";
+    let attackers = late_answerers_of_one(&namespace, 32);
+    assert_unharmed(beside_late_answers(attackers, name, || Witness::start_unseen(name)), 60);
 }
 
 #[track_caller]
-fn assert_unharmed((all, whole, took): (u64, u64, Duration), least: u64) {
+pub(crate) fn assert_unharmed((all, whole, took): (u64, u64, Duration), least: u64) {
     assert!(all > least, "{all} samples of the witness");
     // The first moments of a new program pass before its table is there.
     assert!(whole * 100 >= all * 99, "{whole} of {all}");

@@ -38,8 +38,8 @@ const PATIENCE: u64 = 2_500_000_000;
 pub(crate) trait RuleSource {
     /// Returns the key of a mapped file, if the tables know it. `path` is the path of the mapping; `user` runs the process.
     fn key_of(&mut self, path: &str, identity: Identity, user: UserId) -> Option<ObjectKey>;
-    /// Returns the rule at an offset in a file.
-    fn at(&mut self, key: ObjectKey, offset: u64) -> RuleAt;
+    /// Returns the rule at an offset in a file that a process of `user` has mapped.
+    fn at(&mut self, key: ObjectKey, user: UserId, offset: u64) -> RuleAt;
 }
 
 impl RuleSource for Rules<'_> {
@@ -47,8 +47,8 @@ impl RuleSource for Rules<'_> {
         self.key(path, identity, user)
     }
 
-    fn at(&mut self, key: ObjectKey, offset: u64) -> RuleAt {
-        self.rule(key, offset)
+    fn at(&mut self, key: ObjectKey, user: UserId, offset: u64) -> RuleAt {
+        self.rule(key, user, offset)
     }
 }
 
@@ -81,7 +81,7 @@ impl Code for MappedCode<'_> {
                 (key, mapping.file_offset(address))
             }
         };
-        match key.map(|key| self.rules.at(key, offset)) {
+        match key.map(|key| self.rules.at(key, self.user, offset)) {
             Some(RuleAt::Rule(rule)) => At::Rule(rule),
             Some(RuleAt::NotYet) | None => At::NoTable,
         }

@@ -16,17 +16,9 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::identity::content;
+use super::served::For;
 use crate::collector::wire::perf_records::{Identity, Inode};
 use crate::profile::{BuildId, UserId};
-
-/// The users whose processes may be found by a build id.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum For {
-    /// All users, because only root can write the file.
-    All,
-    /// Only this user.
-    User(UserId),
-}
 
 /// The files that lead to a table.
 #[derive(Default, Debug)]
@@ -73,6 +65,8 @@ pub(super) struct KnownFile {
     /// When it was modified; `None` if it was not opened.
     pub(super) modified: Option<(i64, u32)>,
     pub(super) build_id: Option<BuildId>,
+    /// The users whom its table serves.
+    pub(super) users: For,
     /// Whether only root can write it.
     pub(super) is_hosts: bool,
     /// A possible path of the file, as the process that ran it sees it.
@@ -89,13 +83,16 @@ impl Files {
 
     /// Adds a file that a process of `user` runs.
     pub(super) fn insert(&mut self, file: KnownFile, user: UserId) {
-        let KnownFile { key, modified, build_id, is_hosts, path } = file;
+        let KnownFile { key, modified, build_id, users, is_hosts, path } = file;
         let of_inode = self.by_inode.entry((key.device(), key.inode)).or_default();
-        of_inode.retain(|known| known.key != key);
-        if of_inode.len() == MOST_OF_INODE {
-            of_inode.remove(0);
+        // What is known of a file that was verified stays.
+        if users == For::All || !of_inode.iter().any(|known| known.key == key) {
+            of_inode.retain(|known| known.key != key);
+            if of_inode.len() == MOST_OF_INODE {
+                of_inode.remove(0);
+            }
+            of_inode.push(ByInode { key, modified: modified.filter(|_| users == For::All), is_certain: true });
         }
-        of_inode.push(ByInode { key, modified, is_certain: true });
         if let Some(id) = build_id {
             let whose = if is_hosts { For::All } else { For::User(user) };
             self.by_build_id.insert((id, whose), (key, path));
@@ -164,6 +161,7 @@ mod tests {
             key: key(inode),
             modified: None,
             build_id,
+            users: For::All,
             is_hosts,
             path: path.into(),
         };
@@ -197,7 +195,10 @@ mod tests {
         let key = ObjectKey { inode: 3, device: 8 << 20 | 1, generation: content(7, (5, 6)) };
         let mut files = Files::default();
         let add = |files: &mut Files| {
-            files.insert(KnownFile { key, modified, build_id: None, is_hosts: false, path: "/x".into() }, UserId(1));
+            files.insert(
+                KnownFile { key, modified, build_id: None, users: For::All, is_hosts: false, path: "/x".into() },
+                UserId(1),
+            );
         };
         let of = |files: &Files, generation| {
             let inode = Inode { device: rustix::fs::makedev(8, 1), number: 3, generation };
@@ -211,7 +212,10 @@ mod tests {
         assert_eq!(of(&files, None), Some(key));
         for generation in 8..11 {
             let key = ObjectKey { generation: content(generation, (5, 6)), ..key };
-            files.insert(KnownFile { key, modified, build_id: None, is_hosts: false, path: "/x".into() }, UserId(1));
+            files.insert(
+                KnownFile { key, modified, build_id: None, users: For::All, is_hosts: false, path: "/x".into() },
+                UserId(1),
+            );
         }
         let newest = ObjectKey { generation: content(10, (5, 6)), ..key };
         assert_eq!([of(&files, Some(7)), of(&files, None)], [Some(key), Some(newest)], "what waits finds the file before");
@@ -219,11 +223,15 @@ mod tests {
         assert_eq!(of(&files, Some(10)), None);
         for generation in 20..24 {
             let key = ObjectKey { generation: content(generation, (5, 6)), ..key };
-            files.insert(KnownFile { key, modified, build_id: None, is_hosts: false, path: "/x".into() }, UserId(1));
+            files.insert(
+                KnownFile { key, modified, build_id: None, users: For::All, is_hosts: false, path: "/x".into() },
+                UserId(1),
+            );
         }
         assert_eq!(of(&files, Some(7)), None, "at most four are kept");
         let unopened = ObjectKey { generation: 1, ..key };
-        let known = |key, modified| KnownFile { key, modified, build_id: None, is_hosts: false, path: "/x".into() };
+        let known =
+            |key, modified| KnownFile { key, modified, build_id: None, users: For::All, is_hosts: false, path: "/x".into() };
         files.insert(known(unopened, None), UserId(1));
         let of_23 = ObjectKey { generation: content(23, (5, 6)), ..key };
         assert_eq!([of(&files, Some(23)), of(&files, Some(30))], [Some(of_23), Some(unopened)], "what is certain goes first");

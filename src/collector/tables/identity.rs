@@ -12,8 +12,9 @@
 //!
 //! overlayfs: the kernel's mapping has the superblock and inode of the layer's file, but stat returns those of the overlay. Only the lower
 //! 32 bits of the inode number are compared (the upper bits may name the layer). A user who mounts an overlay in a user namespace could
-//! choose both numbers. So root must have mounted it in our own mount namespace or in that of the process. The latter counts only if the
-//! initial user namespace owns it (containers that are not rootless).
+//! choose both numbers. So the file is verified only if root has mounted the overlay, in our own mount namespace or in that of the process.
+//! The latter counts only if the initial user namespace owns it (containers that are not rootless). What any other user runs from another
+//! overlay, as in a rootless container, has a table that serves this user alone: it can mislead nobody else. Root gets none.
 
 use crate::collector::sys::machine;
 use crate::collector::wire::records::ObjectKey;
@@ -25,7 +26,8 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 
-use super::queue::{Job, Sought};
+use super::queue::{Job, ROOT, Sought};
+use super::served::For;
 use crate::collector::wire::perf_records::Identity;
 use crate::object::open::{self, OpenError, OpenFile, Root};
 use crate::object::process::directory;
@@ -53,6 +55,16 @@ pub(super) struct FoundImage {
     pub(super) path: Arc<str>,
     /// Whether only root can have written it, and our own path leads to the same file.
     pub(super) is_hosts: bool,
+    /// The users whom its table serves: all, if it was verified that it is the mapped file.
+    pub(super) users: For,
+}
+
+/// Whether an open file is the file that a job seeks.
+enum Match {
+    Yes,
+    No,
+    /// Only the user who has mounted its file system says so.
+    Claimed,
 }
 
 /// Reads the path of a mapping. Waits while the process holds its memory lock.
@@ -74,8 +86,8 @@ pub(super) fn find(job: &Job) -> Result<FoundImage, NotFound> {
     let mut refused = None;
     match open::mapping_now(job.user, Tgid(job.tgid), start..end) {
         Ok(file) => match identify(&file, job) {
-            Ok(Some(key)) => {
-                return Ok(found(file, key, job.path().unwrap_or_default()));
+            Ok(Some((key, users))) => {
+                return Ok(found(file, key, users, job.path().unwrap_or_default()));
             }
             Ok(None) => {}
             Err(why) => refused = Some(why),
@@ -88,7 +100,7 @@ pub(super) fn find(job: &Job) -> Result<FoundImage, NotFound> {
     let paths = || job.paths.iter().filter(|path| path.starts_with('/') && !path.ends_with(" (deleted)"));
     for (root, path) in roots.iter().flatten().flat_map(|root| paths().map(move |path| (root, path))) {
         match open::path_now(job.user, root, Path::new(&**path)).map(|file| (identify(&file, job), file)) {
-            Ok((Ok(Some(key)), file)) => return Ok(found(file, key, path.clone())),
+            Ok((Ok(Some((key, users))), file)) => return Ok(found(file, key, users, path.clone())),
             Ok((Err(why), _)) => refused = Some(why),
             _ => {}
         }
@@ -96,16 +108,24 @@ pub(super) fn find(job: &Job) -> Result<FoundImage, NotFound> {
     Err(refused.map_or(NotFound::Gone, NotFound::Refused))
 }
 
-fn found(file: OpenFile, key: ObjectKey, path: Arc<str>) -> FoundImage {
-    let is_hosts = file.is_hosts(Path::new(&*path));
-    FoundImage { key, file, path, is_hosts }
+fn found(file: OpenFile, key: ObjectKey, users: For, path: Arc<str>) -> FoundImage {
+    let is_hosts = users == For::All && file.is_hosts(Path::new(&*path));
+    FoundImage { key, file, path, is_hosts, users }
 }
 
-/// Returns the kernel's key of an open file, if it is the file that the job seeks. Fails if that cannot be known.
-fn identify(file: &OpenFile, job: &Job) -> Result<Option<ObjectKey>, String> {
+/// Returns the kernel's key of an open file, if it is the file that the job seeks, and the users whom its table serves. Fails if root
+/// would have to believe what another user says.
+fn identify(file: &OpenFile, job: &Job) -> Result<Option<(ObjectKey, For)>, String> {
     match job.sought {
-        Sought::Sampled(key) => is_it(file, key, job.tgid).map(|is_it| is_it.then_some(key)),
-        Sought::Mapped(identity) => Ok(key_of(file, identity, job.tgid)),
+        Sought::Sampled(key) => match is_it(file, key, job.tgid) {
+            Match::Yes => Ok(Some((key, For::All))),
+            Match::No => Ok(None),
+            Match::Claimed if job.user == ROOT => {
+                Err("it is on an overlay that a user has mounted: the mapped file cannot be verified".to_owned())
+            }
+            Match::Claimed => Ok(Some((key, For::User(job.user)))),
+        },
+        Sought::Mapped(identity) => Ok(key_of(file, identity, job.tgid).map(|key| (key, For::All))),
     }
 }
 
@@ -129,24 +149,25 @@ fn key_of(file: &OpenFile, identity: Identity, tgid: u32) -> Option<ObjectKey> {
     Some(ObjectKey::new(device, facts.inode, content(generation, facts.modified)))
 }
 
-/// Returns whether an open file is the file that the kernel named. Fails if that cannot be known.
-fn is_it(file: &OpenFile, key: ObjectKey, tgid: u32) -> Result<bool, String> {
+/// Returns whether an open file is the file that the kernel named.
+fn is_it(file: &OpenFile, key: ObjectKey, tgid: u32) -> Match {
+    let certain = |is_it| if is_it { Match::Yes } else { Match::No };
     let facts = &file.facts;
     let Some(near) = file.opened.near() else {
         // A remote file: st_dev is the superblock's number. Its table is never shared, so this need not be certain.
-        return Ok(facts.device == key.device() && facts.inode == key.inode);
+        return certain(facts.device == key.device() && facts.inode == key.inode);
     };
     let superblock = superblock(file, near, Some(key.device()), tgid);
     if superblock != Some(key.device()) {
         let is_overlay = rustix::fs::fstatfs(near).is_ok_and(|about| about.f_type as u64 & 0xffff_ffff == OVERLAYFS);
         return match is_overlay && facts.inode as u32 == key.inode as u32 {
-            true if is_mounted_by_root(superblock.unwrap_or(facts.device), tgid) => Ok(true),
-            true => Err("it is on an overlay that a user has mounted: the mapped file cannot be verified".to_owned()),
-            false => Ok(false),
+            true if is_mounted_by_root(superblock.unwrap_or(facts.device), tgid) => Match::Yes,
+            true => Match::Claimed,
+            false => Match::No,
         };
     }
     let generation = machine::inode_generation(near);
-    Ok(facts.inode == key.inode && generation.is_none_or(|generation| content(generation, facts.modified) == key.generation))
+    certain(facts.inode == key.inode && generation.is_none_or(|generation| content(generation, facts.modified) == key.generation))
 }
 
 const OVERLAYFS: u64 = 0x794c_7630;

@@ -8,7 +8,6 @@
 //! other than root together hold at most half of the segments' bytes and half of the places.
 
 use crate::collector::sys::bpf_memory;
-use crate::collector::wire::records::ObjectKey;
 use std::collections::hash_map::Entry;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -19,6 +18,7 @@ use rustc_hash::FxHashMap;
 
 use super::layout::{Layout, MAX_RANGES, Range};
 use super::pool::{Extent, MAX_SEGMENTS, Pool, SEGMENT_WORDS};
+use super::served::FileFor;
 use crate::collector::sys::bpf_memory::MappedWords;
 use crate::collector::sys::scheduling::undisturbed;
 use crate::object::numbers::{u16_at, u32_at};
@@ -312,19 +312,19 @@ impl Kernel {
     }
 
     /// Links a file to an object. From now on, the file's code is walked with the object's table.
-    pub(crate) fn name(&self, key: ObjectKey, placed: &Placed) -> Result<(), NotPlaced> {
+    pub(super) fn name(&self, file: FileFor, placed: &Placed) -> Result<(), NotPlaced> {
         let mut place = [0; 8];
         let (slot, serial) = place.split_at_mut(4);
         slot.copy_from_slice(&placed.slot.to_ne_bytes());
         serial.copy_from_slice(&placed.serial.to_ne_bytes());
-        Ok(undisturbed(|| self.files.update(&key.bytes(), &place, MapFlags::ANY))?)
+        Ok(undisturbed(|| self.files.update(&file.bytes(), &place, MapFlags::ANY))?)
     }
 
     /// Removes an object from the maps, so that BPF no longer finds it. Its room is freed later, by [`Kernel::collect`].
-    pub(crate) fn take_out(&mut self, keys: &[ObjectKey], placed: Placed) {
-        for key in keys {
+    pub(super) fn take_out(&mut self, files: &[FileFor], placed: Placed) {
+        for file in files {
             // It may never have been named.
-            let _ = undisturbed(|| self.files.delete(&key.bytes()));
+            let _ = undisturbed(|| self.files.delete(&file.bytes()));
         }
         let slot = placed.slot.to_ne_bytes();
         if let Ok(Some(mut object)) = undisturbed(|| self.objects.lookup(&slot, MapFlags::ANY)) {
@@ -335,9 +335,9 @@ impl Kernel {
     }
 
     /// Removes the link from this file to its object. The object stays.
-    pub(crate) fn forget_name(&mut self, key: ObjectKey) {
+    pub(super) fn forget_name(&mut self, file: FileFor) {
         // It may be gone already.
-        let _ = undisturbed(|| self.files.delete(&key.bytes()));
+        let _ = undisturbed(|| self.files.delete(&file.bytes()));
     }
 
     /// Frees the room of objects that were taken out at least [`GRACE`] ago, and returns empty segments to the kernel.

@@ -21,9 +21,10 @@ use super::files::KnownFile;
 use super::housekeeping::Chore;
 use super::identity::{self, FoundImage, NotFound};
 use super::layout::Layout;
-use super::queue::{Job, Next, RATE, Sought};
+use super::queue::{Job, Next, RATE, ROOT, Sought};
+use super::served::FileFor;
 use super::status::Summary;
-use super::store::{Finished, Inner, ROOT};
+use super::store::{Finished, Inner};
 use crate::collector::wire::perf_records::Identity;
 use crate::object::crew::{JobId, Waits};
 use crate::object::io_timeout::{self, FailureDomain};
@@ -84,9 +85,13 @@ pub(super) fn work(shared: &SharedTables) {
             }
             Outcome::Later(user, key, pause) => {
                 inner.queue.charge(user, rest);
-                key.into_iter().for_each(|key| inner.later(key, pause));
+                key.into_iter().for_each(|key| inner.later(key, job.user, pause));
             }
-            Outcome::Named(user) => inner.queue.charge(user, rest),
+            Outcome::Known(user) => inner.queue.charge(user, rest),
+            Outcome::Named(user, key) => {
+                inner.queue.charge(user, rest);
+                inner.is_answered(key, job.user);
+            }
             Outcome::Refused(path, why) => {
                 job.sought.key().into_iter().for_each(|key| inner.refuse(key, job.user, path.clone(), why.clone()));
             }
@@ -148,8 +153,10 @@ fn next_job(shared: &SharedTables, waits: &Waits) -> Option<(JobId, Job)> {
 /// The outcome of a job, and the user who is charged for its time.
 enum Outcome {
     Made(Box<Finished>),
-    /// The kernel had a table with the same content already.
-    Named(UserId),
+    /// Another job makes the table, or has made it.
+    Known(UserId),
+    /// The kernel had the table of the file with this key already, or one with the same content.
+    Named(UserId, ObjectKey),
     /// The table could not be made now. Has the key of the file, if it is known, and the time until the next attempt.
     Later(UserId, Option<ObjectKey>, Duration),
     Refused(std::sync::Arc<str>, String),
@@ -168,6 +175,12 @@ fn place_of(job: &Job) -> FailureDomain {
 
 /// Makes the table for a job. Adds to `charged` the CPU time that a user was already charged for.
 fn make_for(shared: &SharedTables, job: &Job, stored: &mut u64, charged: &Cell<Duration>) -> Outcome {
+    if let Some(key) = job.sought.key()
+        && shared.lock().has_object(key, job.user)
+    {
+        // A job of another user has made the table since.
+        return Outcome::Named(job.user, key);
+    }
     let opened = {
         let job = job.clone();
         io_timeout::within(job.user.0, place_of(&job), io_timeout::PATIENCE, move || {
@@ -187,13 +200,14 @@ fn make_for(shared: &SharedTables, job: &Job, stored: &mut u64, charged: &Cell<D
         key,
         modified: Some(found.file.facts.modified),
         build_id: id,
+        users: found.users,
         is_hosts: found.is_hosts,
         path: found.path.clone(),
     };
-    if job.sought.key().is_none() && !shared.lock().begin(key) {
+    if job.sought.key().is_none() && !shared.lock().begin(key, job.user) {
         // Another job makes the table, or has made it.
         shared.lock().add_file(known(), job.user);
-        return Outcome::Named(user);
+        return Outcome::Known(user);
     }
     if !shared.lock().may_hold(user) {
         return Outcome::Later(user, Some(key), FULL);
@@ -217,7 +231,7 @@ fn make_for(shared: &SharedTables, job: &Job, stored: &mut u64, charged: &Cell<D
         Ok(Some(made)) => made,
         Ok(None) => {
             shared.lock().add_file(known(), job.user);
-            return Outcome::Named(user);
+            return Outcome::Named(user, key);
         }
         Err(Changed) => return Outcome::Later(user, Some(key), PAUSE),
     };
@@ -228,6 +242,7 @@ fn make_for(shared: &SharedTables, job: &Job, stored: &mut u64, charged: &Cell<D
         modified: Some(found.file.facts.modified),
         build_id: id,
         is_hosts: found.is_hosts,
+        users: found.users,
         asked_by: job.user,
         user,
         ..Finished::of_root(key, path, made)
@@ -314,6 +329,7 @@ impl Maker<'_> {
                 modified: Some(self.found.file.facts.modified),
                 build_id: self.id,
                 is_hosts: self.found.is_hosts,
+                users: self.found.users,
                 asked_by: self.job.user,
                 user,
                 is_partial: true,
@@ -327,7 +343,8 @@ impl Maker<'_> {
 
     /// Whether a table with this content is in the kernel. If so, this file leads to it from now on.
     fn is_there(&self, content: Content) -> bool {
-        self.shared.lock().name_by_content(self.found.key, self.job.user, content)
+        let file = FileFor { key: self.found.key, users: self.found.users };
+        self.shared.lock().name_by_content(file, self.job.user, content)
     }
 
     fn cached(&self, content: &Content, beside: &dyn Beside) -> Option<(Layout, Summary)> {
@@ -479,7 +496,7 @@ impl Work<'_> {
     pub(super) fn is_used(&self) -> bool {
         let now = machine::coarse(machine::now());
         machine::exists(self.job.tgid)
-            || self.shared.lock().last_use(self.key).is_some_and(|used| now.saturating_sub(used) <= UNUSED)
+            || self.shared.lock().last_use(self.key, self.job.user).is_some_and(|used| now.saturating_sub(used) <= UNUSED)
     }
 }
 

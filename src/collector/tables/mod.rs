@@ -32,6 +32,7 @@ mod layout;
 mod make;
 mod pool;
 mod queue;
+mod served;
 mod shared;
 mod shares;
 mod status;
@@ -56,8 +57,8 @@ pub(crate) use queue::MappedRequest;
 use queue::{Job, Sought, WORKERS};
 use shared::SharedTables;
 pub use status::{ObjectState, ObjectStatus, Summary, TablesStatus};
+use store::Inner;
 pub(crate) use store::RuleAt;
-use store::{Inner, TableState};
 
 /// Default limit of the kernel's memory for tables, in bytes. The objects of a large desktop have 42 million rows, which take 200 MB.
 pub(crate) const KERNEL_MEMORY: u64 = 384_000_000;
@@ -125,7 +126,7 @@ impl Tables {
         if !inner.is_wanted(wish) {
             return;
         }
-        inner.states.insert(wish.key, TableState::Asked);
+        inner.ask(wish.key, wish.user);
         inner.queue.push(Job {
             sought: Sought::Sampled(wish.key),
             tgid: wish.tgid,
@@ -194,9 +195,9 @@ impl Rules<'_> {
         self.0.files.key_of(path, identity, user)
     }
 
-    /// Returns the rule at an offset in a file.
-    pub(crate) fn rule(&mut self, key: ObjectKey, offset: u64) -> RuleAt {
-        self.0.rule(key, offset)
+    /// Returns the rule at an offset in a file that a process of `user` has mapped.
+    pub(crate) fn rule(&mut self, key: ObjectKey, user: UserId, offset: u64) -> RuleAt {
+        self.0.rule(key, user, offset)
     }
 
     /// Returns a count of changes. The rules stay the same as long as this count stays the same.

@@ -44,7 +44,7 @@ const MOST_WAITING_OF_USER: usize = MOST_WAITING / 4;
 /// Most users that are remembered. A user who has no jobs and a full budget is forgotten.
 const MOST_USERS: usize = 256;
 
-const ROOT: UserId = UserId(0);
+pub(super) const ROOT: UserId = UserId(0);
 
 /// The known identity of a job's file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,9 +1,13 @@
 //! Keeps a record of the tables in the kernel: by file, by content, and by the user who is charged.
 //!
 //! ```text
-//! states:     file ─► asked, not before …, done          by_content: content ─► object
-//! objects:    number ─► place, names, charged user        unplaced:   made, and waits for room
+//! states:     file, user or all ─► asked, not before …, done          by_content: content ─► object
+//! objects:    number ─► place, names, charged user                     unplaced:   made, and waits for room
 //! ```
+//!
+//! No user decides for another. A request, a pause and a refusal are those of one user: if another user runs the same file, the file is
+//! requested again, and the user's own line of the queue decides when. The first table serves all users if flametop has opened the file
+//! that is mapped, and ends all other requests. Else it serves the user who has mapped the file: see [`identity`](super::identity).
 //!
 //! Bounds: there are at most as many objects, and as many names, as the kernel has places. Those that nothing needs go before: [`unused`].
 //! A file without an object is forgotten at the time when it may be requested again. At most [`MOST_UNPLACED`] bytes of tables wait for
@@ -19,13 +23,14 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cache::Content;
 use super::files::{Files, KnownFile};
 use super::housekeeping::Housekeeping;
 use super::kernel::{Held, Kernel, MAX_OBJECTS, NotPlaced, Placed};
-use super::queue::{Queue, WORKERS};
+use super::queue::{Queue, ROOT, WORKERS};
+use super::served::{FileFor, For};
 use super::shares::{Among, Candidate, choose};
 use super::status::{ObjectState, ObjectStatus, TablesStatus};
 use crate::collector::wire::perf_records::Identity;
@@ -33,8 +38,6 @@ use crate::collector::wire::records::Wish;
 use crate::object::crew::Crew;
 use crate::profile::{BuildId, UserId};
 use crate::unwind::Packed;
-
-pub(super) const ROOT: UserId = UserId(0);
 
 /// Most bytes of finished tables that wait for room. Users other than root together may have half of them.
 const MOST_UNPLACED: usize = 64 << 20;
@@ -61,12 +64,12 @@ const MOST_SOUGHT: usize = 4096;
 /// Most files that are remembered, in any state.
 const MOST_STATES: usize = 4 * MAX_OBJECTS as usize;
 
-/// The state of a file.
+/// The state of a file for one user or for all.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TableState {
-    /// Its table waits to be made or is being made.
+    /// Its table waits to be made or is being made. Only for a user.
     Asked,
-    /// It could not be opened, or its table could not be placed. Requests before this time are ignored.
+    /// It could not be opened, or its table could not be placed. Requests before this time are ignored. Only for a user.
     Later(Instant),
     /// It leads to the object of this number.
     Done(u64),
@@ -96,6 +99,8 @@ pub(super) struct Finished {
     pub(super) build_id: Option<BuildId>,
     /// Whether only root can write the file.
     pub(super) is_hosts: bool,
+    /// The users whom the table serves.
+    pub(super) users: For,
     /// Whether a better table follows.
     pub(super) is_partial: bool,
     /// The user whose process needed the table.
@@ -118,6 +123,7 @@ impl Finished {
             content: None,
             build_id: None,
             is_hosts: false,
+            users: For::All,
             is_partial: false,
             asked_by: ROOT,
             user: ROOT,
@@ -135,7 +141,7 @@ impl Finished {
 /// A file that leads to an object.
 #[derive(Clone, Copy)]
 struct Named {
-    key: ObjectKey,
+    file: FileFor,
     /// The user who needed it.
     user: UserId,
     /// Since when, in units of 2^30 ns.
@@ -160,7 +166,7 @@ struct Object {
 
 pub(super) struct Inner {
     kernel: Kernel,
-    pub(super) states: FxHashMap<ObjectKey, TableState>,
+    pub(super) states: FxHashMap<FileFor, TableState>,
     /// The files that lead to an object, and some files that no longer do.
     pub(super) files: Files,
     objects: BTreeMap<u64, Object>,
@@ -169,8 +175,8 @@ pub(super) struct Inner {
     pub(super) queue: Queue,
     /// Hints: offsets in files where samples lacked a rule. Only for files whose tables are being made.
     hints: FxHashMap<ObjectKey, Vec<u64>>,
-    /// Files that waiting samples requested, and when.
-    sought: HashMap<(Arc<str>, Identity), Instant>,
+    /// Files that waiting samples of a user requested, and when.
+    sought: HashMap<(Arc<str>, Identity, UserId), Instant>,
     /// The jobs on which workers work, and which of these workers are left behind.
     pub(super) crew: Crew,
     pub(super) housekeeping: Housekeeping,
@@ -219,14 +225,28 @@ impl Inner {
         }
     }
 
+    /// Returns the object to which a file leads for a user.
+    fn object_of(&self, key: ObjectKey, user: UserId) -> Option<u64> {
+        let number = |file| match self.states.get(&file) {
+            Some(TableState::Done(number)) => Some(*number),
+            _ => None,
+        };
+        number(FileFor::all(key)).or_else(|| number(FileFor::user(key, user)))
+    }
+
+    /// Whether a file leads to an object for a user.
+    pub(super) fn has_object(&self, key: ObjectKey, user: UserId) -> bool {
+        self.object_of(key, user).is_some()
+    }
+
     /// Whether a wish needs a job: its file is not known, and the queue has room.
     pub(super) fn is_wanted(&mut self, wish: &Wish) -> bool {
-        let is_known = match self.states.get(&wish.key) {
-            Some(TableState::Asked | TableState::Done(_)) => true,
+        let is_asked = match self.states.get(&FileFor::user(wish.key, wish.user)) {
+            Some(TableState::Asked) => true,
             Some(TableState::Later(until)) => Instant::now() < *until,
-            None => false,
+            _ => false,
         };
-        if is_known {
+        if is_asked || self.has_object(wish.key, wish.user) {
             return false;
         }
         let has_room = self.queue.has_room(wish.user) && self.states.len() < MOST_STATES;
@@ -234,33 +254,42 @@ impl Inner {
         has_room
     }
 
-    /// Returns the rule at an offset in a file.
-    pub(super) fn rule(&mut self, key: ObjectKey, offset: u64) -> RuleAt {
-        match self.states.get(&key) {
-            Some(TableState::Done(number)) => match self.objects.get(number) {
-                Some(object) => match self.kernel.rule(&object.placed, offset) {
-                    Packed::GAP if object.is_partial => {
-                        let hints = self.hints.entry(key).or_default();
-                        if hints.len() < MOST_HINTS {
-                            hints.push(offset);
-                        }
-                        RuleAt::NotYet
-                    }
-                    rule => RuleAt::Rule(rule),
-                },
-                None => RuleAt::NotYet,
-            },
-            Some(TableState::Asked | TableState::Later(_)) | None => RuleAt::NotYet,
+    /// Notes that the table of a file waits to be made for a user.
+    pub(super) fn ask(&mut self, key: ObjectKey, user: UserId) {
+        self.states.insert(FileFor::user(key, user), TableState::Asked);
+    }
+
+    /// Notes that the table of a file no longer waits to be made for a user.
+    pub(super) fn is_answered(&mut self, key: ObjectKey, user: UserId) {
+        let file = FileFor::user(key, user);
+        if matches!(self.states.get(&file), Some(TableState::Asked)) {
+            self.states.remove(&file);
         }
     }
 
-    /// Ignores requests for a file until `pause` is over.
-    pub(super) fn later(&mut self, key: ObjectKey, pause: Duration) {
-        if let Some(TableState::Done(number)) = self.states.get(&key) {
-            // Removes the first part of a table that was not finished.
-            self.take_out(*number, false);
+    /// Returns the rule at an offset in a file that a process of `user` has mapped.
+    pub(super) fn rule(&mut self, key: ObjectKey, user: UserId, offset: u64) -> RuleAt {
+        let Some(object) = self.object_of(key, user).and_then(|number| self.objects.get(&number)) else { return RuleAt::NotYet };
+        match self.kernel.rule(&object.placed, offset) {
+            Packed::GAP if object.is_partial => {
+                let hints = self.hints.entry(key).or_default();
+                if hints.len() < MOST_HINTS {
+                    hints.push(offset);
+                }
+                RuleAt::NotYet
+            }
+            rule => RuleAt::Rule(rule),
         }
-        self.states.insert(key, TableState::Later(Instant::now() + pause));
+    }
+
+    /// Ignores requests of a user for a file until `pause` is over. Removes the first part of a table that was not finished.
+    pub(super) fn later(&mut self, key: ObjectKey, user: UserId, pause: Duration) {
+        if let Some(number) = self.object_of(key, user)
+            && self.objects.get(&number).is_none_or(|object| object.is_partial)
+        {
+            self.take_out(number, false);
+        }
+        self.states.insert(FileFor::user(key, user), TableState::Later(Instant::now() + pause));
     }
 
     #[cfg(test)]
@@ -274,9 +303,8 @@ impl Inner {
     }
 
     /// Returns when the kernel's walk last looked up a rule of a file: in units of 2^30 ns of `CLOCK_MONOTONIC`.
-    pub(super) fn last_use(&self, key: ObjectKey) -> Option<u32> {
-        let Some(TableState::Done(number)) = self.states.get(&key) else { return None };
-        let object = self.objects.get(number)?;
+    pub(super) fn last_use(&self, key: ObjectKey, user: UserId) -> Option<u32> {
+        let object = self.objects.get(&self.object_of(key, user)?)?;
         self.kernel.last_use(&object.placed).map(|used| used.max(object.since))
     }
 
@@ -285,11 +313,12 @@ impl Inner {
         self.hints.remove(&key).unwrap_or_default()
     }
 
-    /// Notes that the table of a file is being made. Returns `false` if the table existed already or was already being made.
-    pub(super) fn begin(&mut self, key: ObjectKey) -> bool {
-        let is_known = matches!(self.states.get(&key), Some(TableState::Asked | TableState::Done(_)));
+    /// Notes that the table of a file is being made for a user. Returns `false` if the table existed already or was already being made.
+    pub(super) fn begin(&mut self, key: ObjectKey, user: UserId) -> bool {
+        let is_asked = matches!(self.states.get(&FileFor::user(key, user)), Some(TableState::Asked));
+        let is_known = is_asked || self.has_object(key, user);
         if !is_known {
-            self.states.insert(key, TableState::Asked);
+            self.ask(key, user);
         }
         !is_known
     }
@@ -300,15 +329,16 @@ impl Inner {
         self.version += 1;
     }
 
-    /// Whether a request of a waiting sample needs a job. The same file gets at most one job in [`SOUGHT_AGAIN`].
+    /// Whether a request of a waiting sample needs a job. A user gets at most one job for a file in [`SOUGHT_AGAIN`].
     pub(super) fn is_sought(&mut self, request: &MappedRequest) -> bool {
-        if self.sought.contains_key(&(request.path.clone(), request.identity)) {
+        let sought = (request.path.clone(), request.identity, request.user);
+        if self.sought.contains_key(&sought) {
             return false;
         }
         let most = if request.user == ROOT { 2 * MOST_SOUGHT } else { MOST_SOUGHT };
         let has_room = self.queue.has_room(request.user) && self.sought.len() < most;
         if has_room {
-            self.sought.insert((request.path.clone(), request.identity), Instant::now());
+            self.sought.insert(sought, Instant::now());
         }
         has_room
     }
@@ -321,6 +351,16 @@ impl Inner {
 
     /// Puts a finished table into the kernel and lets its file lead to it. Without room, the table waits.
     pub(super) fn finish(&mut self, mut done: Finished) {
+        let file = FileFor { key: done.key, users: done.users };
+        let before = match self.states.get(&file) {
+            Some(TableState::Done(before)) => Some(*before),
+            _ => None,
+        };
+        if before.and_then(|before| self.objects.get(&before)).is_some_and(|object| !object.is_partial) {
+            // A job of another user has made the table meanwhile.
+            self.is_answered(done.key, done.asked_by);
+            return;
+        }
         let placed = match &done.made {
             Ok((layout, _)) => self.kernel.put(layout, done.user, done.is_partial),
             Err(_) => self.kernel.put_nothing(done.user),
@@ -360,12 +400,13 @@ impl Inner {
         if let Some(content) = done.content {
             self.by_content.insert(content, number);
         }
-        let Finished { key, modified, build_id, is_hosts, path, .. } = done;
-        self.files.insert(KnownFile { key, modified, build_id, is_hosts, path }, done.asked_by);
-        match self.states.get(&done.key) {
-            Some(TableState::Done(before)) => self.replace(*before, number),
-            _ => self.name(done.key, done.asked_by, number),
+        let Finished { key, modified, build_id, users, is_hosts, path, .. } = done;
+        self.files.insert(KnownFile { key, modified, build_id, users, is_hosts, path }, done.asked_by);
+        match before {
+            Some(before) => self.replace(before, number),
+            None => self.name(file, done.asked_by, number),
         }
+        self.is_answered(key, done.asked_by);
     }
 
     /// Links all files of an object to a better object, and takes the old object out. A walk that has found the old object finds the better
@@ -377,13 +418,13 @@ impl Inner {
         }
         let mut keys = VecDeque::new();
         for named in old.keys {
-            let is_named = self.objects.get(&number).is_some_and(|object| self.kernel.name(named.key, &object.placed).is_ok());
+            let is_named = self.objects.get(&number).is_some_and(|object| self.kernel.name(named.file, &object.placed).is_ok());
             if is_named {
-                self.states.insert(named.key, TableState::Done(number));
+                self.states.insert(named.file, TableState::Done(number));
                 keys.push_back(named);
             } else {
                 self.forget_name(named);
-                self.later(named.key, PAUSE);
+                self.later(named.file.key, named.user, PAUSE);
             }
         }
         self.objects.get_mut(&number).into_iter().for_each(|object| object.keys.append(&mut keys));
@@ -400,16 +441,17 @@ impl Inner {
             .fold((0, 0), |(count, bytes), (_, other)| (count + 1, bytes + other.bytes()));
         let part = if done.user == ROOT { 1 } else { 2 };
         if count >= MOST_UNPLACED_TABLES / part || bytes + done.bytes() > MOST_UNPLACED / part {
-            self.later(done.key, FULL);
+            self.later(done.key, done.asked_by, FULL);
             return;
         }
         self.unplaced.push((Instant::now(), done));
     }
 
-    /// Notes that a file has no table, because it does not answer or cannot be verified. It may be requested again after [`SILENCE`].
+    /// Notes that a file has no table for a user, because it does not answer that user's processes or cannot be verified. The user's samples
+    /// may request it again after [`SILENCE`].
     pub(super) fn refuse(&mut self, key: ObjectKey, user: UserId, path: Arc<str>, why: String) {
         let again = Some(Instant::now() + SILENCE);
-        self.finish(Finished { asked_by: user, user, again, ..Finished::of_root(key, path, Err(why)) });
+        self.finish(Finished { asked_by: user, user, users: For::User(user), again, ..Finished::of_root(key, path, Err(why)) });
     }
 
     /// Takes an object out of the kernel, so that the next sample in it requests a table.
@@ -417,35 +459,35 @@ impl Inner {
     fn take_out(&mut self, number: u64, pause: bool) -> bool {
         let Some(object) = self.objects.remove(&number) else { return false };
         let rest = (pause && object.user != ROOT).then(|| Instant::now() + (object.cost * REST).min(SILENCE));
-        for Named { key, user, .. } in &object.keys {
+        for Named { file, user, .. } in &object.keys {
             self.names -= 1;
             self.names_of_others -= usize::from(*user != ROOT);
-            match rest {
-                Some(until) => self.states.insert(*key, TableState::Later(until)),
-                None => self.states.remove(key),
-            };
+            self.states.remove(file);
+            if let Some(until) = rest {
+                self.states.insert(FileFor::user(file.key, *user), TableState::Later(until));
+            }
         }
         if let Some(content) = object.content.filter(|content| self.by_content.get(content) == Some(&number)) {
             self.by_content.remove(&content);
         }
-        let keys: Vec<ObjectKey> = object.keys.iter().map(|named| named.key).collect();
-        self.kernel.take_out(&keys, object.placed);
+        let files: Vec<FileFor> = object.keys.iter().map(|named| named.file).collect();
+        self.kernel.take_out(&files, object.placed);
         true
     }
 
     /// Lets a file lead to an object that is in the kernel.
-    fn name(&mut self, key: ObjectKey, user: UserId, number: u64) {
+    fn name(&mut self, file: FileFor, user: UserId, number: u64) {
         while user != ROOT && self.names_of_others >= MAX_OBJECTS as usize / 2 && self.forget_oldest_name(true) {}
         while self.names >= MAX_OBJECTS as usize * 9 / 10 && self.forget_oldest_name(false) {}
         let Some(object) = self.objects.get_mut(&number) else { return };
-        if self.kernel.name(key, &object.placed).is_err() {
-            self.later(key, PAUSE);
+        if self.kernel.name(file, &object.placed).is_err() {
+            self.later(file.key, user, PAUSE);
             return;
         }
-        object.keys.push_back(Named { key, user, since: machine::coarse(machine::now()) });
+        object.keys.push_back(Named { file, user, since: machine::coarse(machine::now()) });
         self.names += 1;
         self.names_of_others += usize::from(user != ROOT);
-        self.states.insert(key, TableState::Done(number));
+        self.states.insert(file, TableState::Done(number));
         self.version += 1;
     }
 
@@ -475,17 +517,19 @@ impl Inner {
 
     /// Forgets a file that its object no longer lists.
     fn forget_name(&mut self, named: Named) {
-        self.kernel.forget_name(named.key);
-        self.states.remove(&named.key);
+        self.kernel.forget_name(named.file);
+        self.states.remove(&named.file);
         self.names -= 1;
         self.names_of_others -= usize::from(named.user != ROOT);
     }
 
     /// Lets a file lead to the object with the same content, if there is one. Returns whether there is.
-    pub(super) fn name_by_content(&mut self, key: ObjectKey, user: UserId, content: Content) -> bool {
-        let known = self.by_content.get(&content).copied();
-        known.into_iter().for_each(|number| self.name(key, user, number));
-        known.is_some()
+    pub(super) fn name_by_content(&mut self, file: FileFor, user: UserId, content: Content) -> bool {
+        let Some(number) = self.by_content.get(&content).copied() else { return false };
+        if !matches!(self.states.get(&file), Some(TableState::Done(_))) {
+            self.name(file, user, number);
+        }
+        true
     }
 
     /// Frees the room of evicted tables, places waiting ones, and evicts more if room is short. To be called once a second.
@@ -502,18 +546,18 @@ impl Inner {
         }
         self.states.retain(|_, state| !matches!(state, TableState::Later(until) if *until <= clock));
         self.sought.retain(|_, since| clock.saturating_duration_since(*since) < SOUGHT_AGAIN);
-        let states = &self.states;
-        self.files.retain(|key| states.contains_key(key));
-        let objects = &self.objects;
-        let is_partial = |key: &ObjectKey| matches!(states.get(key), Some(TableState::Done(number)) if objects.get(number).is_some_and(|object| object.is_partial));
-        self.hints.retain(|key, _| is_partial(key));
+        let known: FxHashSet<ObjectKey> = self.states.keys().map(|file| file.key).collect();
+        self.files.retain(|key| known.contains(key));
+        let partial = self.objects.values().filter(|object| object.is_partial);
+        let partial: FxHashSet<ObjectKey> = partial.flat_map(|object| &object.keys).map(|named| named.file.key).collect();
+        self.hints.retain(|key, _| partial.contains(key));
     }
 
     /// Returns the approximate bytes held.
     pub(super) fn memory(&self) -> usize {
         /// Bytes of an object: its entry, a path, a place in the kernel, and the files that lead to it.
         const OF_OBJECT: usize = size_of::<(u64, Object)>() + 400;
-        self.states.capacity() * (size_of::<(ObjectKey, TableState)>() + 1)
+        self.states.capacity() * (size_of::<(FileFor, TableState)>() + 1)
             + self.by_content.capacity() * (size_of::<(Content, u64)>() + 1)
             + self.objects.len() * OF_OBJECT
             + self.files.memory()
@@ -527,7 +571,7 @@ impl Inner {
             let layout = done.made.as_ref().map(|(layout, _)| layout);
             let fits = done.user == ROOT || self.kernel.others_may_hold(layout.map_or(0, |layout| layout.bytes() as u64));
             if !fits && clock.saturating_duration_since(since) > PATIENCE {
-                self.later(done.key, FULL);
+                self.later(done.key, done.asked_by, FULL);
             } else if !fits {
                 self.unplaced.push((since, done));
             } else {

@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 
 use super::make::Work;
 use super::queue::{Job, Sought};
+use super::served::{FileFor, For};
 use super::shares::RECENTLY;
+use super::store::TableState;
 use super::*;
 use crate::collector::sources::clock::{Sampler, Settings};
 use crate::collector::sys::machine::now;
@@ -221,7 +223,7 @@ fn files_that_no_process_maps_go_after_a_minute_and_tables_when_nothing_leads_to
         tables.forget_unused(begun + (seconds << 30), mapped);
         tables.tidy(begun);
         let inner = tables.shared.lock();
-        let known = wishes.each_ref().map(|wish| matches!(inner.states.get(&wish.key), Some(TableState::Done(_))));
+        let known = wishes.each_ref().map(|wish| matches!(inner.states.get(&FileFor::all(wish.key)), Some(TableState::Done(_))));
         (known, inner.status().ready)
     };
     assert_eq!(known_after(50, &[]), ([true; 3], 2), "not yet");
@@ -275,6 +277,30 @@ fn a_user_who_floods_takes_half_of_the_room_and_root_has_the_rest() {
     let status = wait_for(&tables, |status| status.waiting == 0);
     assert!(tables.objects().iter().any(|object| object.path == path), "{status:?}");
     assert!(most <= 4 * u64::from(kernel::SEGMENT_BYTES));
+}
+
+#[test]
+fn what_one_user_is_refused_or_waits_for_another_gets() {
+    let sampler = sampler();
+    let tables = sampler.tables(None, KERNEL_MEMORY).unwrap();
+    let (wish, path) = wish_for_libc();
+    let users = [UserId(7), UserId(8), UserId(0)];
+    let known = || users.map(|user| tables.shared.lock().has_object(wish.key, user));
+    tables.shared.lock().refuse(wish.key, UserId(7), path.clone(), "it is a test".to_owned());
+    // Its job waits in a line that is not served.
+    tables.shared.lock().ask(wish.key, UserId(8));
+    assert_eq!(known(), [true, false, false]);
+    assert!(!tables.shared.lock().is_wanted(&Wish { user: UserId(8), ..wish }));
+    tables.wish(&wish, || vec![path.clone()]);
+    let status = wait_for(&tables, |status| status.ready == 2);
+    assert_eq!((known(), status.without), ([true; 3], 1));
+    // A table that serves a user alone is no other's.
+    let own = ObjectKey { inode: 1, ..wish.key };
+    let of_user =
+        store::Finished { users: For::User(UserId(7)), ..store::Finished::of_root(own, "a test".into(), table_of_vdso()) };
+    tables.shared.lock().finish(of_user);
+    let rule_for = |user| tables.rules().rule(own, user, 0);
+    assert!(rule_for(UserId(7)) != RuleAt::NotYet && rule_for(UserId(8)) == RuleAt::NotYet);
 }
 
 #[test]
@@ -426,7 +452,7 @@ fn what_cannot_be_had_is_tried_again_later_and_what_has_nothing_is_not() {
     wish.key.inode += 1;
     tables.wish(&wish, || vec![path.clone()]);
     wait_for(&tables, |status| status.waiting == 0);
-    assert!(matches!(tables.shared.lock().states.get(&wish.key), Some(TableState::Later(_))));
+    assert!(matches!(tables.shared.lock().states.get(&FileFor::user(wish.key, wish.user)), Some(TableState::Later(_))));
     assert_eq!(tables.status().ready + tables.status().without, 1);
 
     let file = tempfile::NamedTempFile::new().unwrap();

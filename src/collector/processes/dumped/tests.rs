@@ -30,7 +30,7 @@ impl RuleSource for OneTable {
         (self.is_known && path == "/bin/prog").then_some(KEY)
     }
 
-    fn at(&mut self, key: ObjectKey, offset: u64) -> RuleAt {
+    fn at(&mut self, key: ObjectKey, _: UserId, offset: u64) -> RuleAt {
         assert_eq!(key, KEY);
         let leaf = Frame {
             cfa: Cfa::Register(Arch::OWN.sp(), 16),

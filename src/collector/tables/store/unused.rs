@@ -31,15 +31,15 @@ impl Inner {
         for (number, object) in self.objects.iter_mut().skip(1).filter(|(_, object)| !object.is_partial) {
             let used = uses.get(object.placed.slot()).copied().unwrap_or(0).max(object.since);
             let patience = if object.cost >= COSTLY { UNUSED_COSTLY } else { UNUSED };
-            let is_mapped = object.keys.iter().any(|named| mapped.contains(&named.key));
+            let is_mapped = object.keys.iter().any(|named| mapped.contains(&named.file.key));
             if !is_mapped && is_over(used, patience) {
                 unused.push(*number);
                 continue;
             }
             // If several files of a user have the same build id, only one of them is in `mapped`.
-            let newest = object.keys.back().map(|named| named.key);
+            let newest = object.keys.back().map(|named| named.file.key);
             object.keys.retain(|named| {
-                let stays = !is_over(named.since, UNUSED) || Some(named.key) == newest || mapped.contains(&named.key);
+                let stays = !is_over(named.since, UNUSED) || Some(named.file.key) == newest || mapped.contains(&named.file.key);
                 if !stays {
                     gone.push(*named);
                 }
