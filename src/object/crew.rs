@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
+
 use crate::profile::UserId;
 
 /// A worker that waits for this long is left behind. Files on a disk are opened in less than a millisecond, files of a network in a few
@@ -98,6 +100,15 @@ impl Drop for Waiting {
             times.waited.fetch_add(nanoseconds(Instant::now()).saturating_sub(since), Ordering::AcqRel);
         }
     }
+}
+
+/// Gives a worker the lowest priority. For workers that were left behind and may be computing, for users other than root: these users
+/// should get CPU time in their own processes only. The worker cannot have its priority back, so it must end after its work.
+pub(crate) fn give_way(thread: Pid) {
+    /// The nice value for which the scheduler gives the smallest share: 15 of 1,024 beside a process at nice 0.
+    const LOWEST: i32 = 19;
+    // On Linux, this is the priority of one thread. The thread may have ended.
+    let _ = rustix::process::setpriority_process(Some(thread), LOWEST);
 }
 
 /// A job that a worker works on.

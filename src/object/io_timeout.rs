@@ -25,6 +25,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::Duration;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustix::process::Pid;
 
 use super::crew;
 use crate::locks;
@@ -85,7 +86,8 @@ impl FailureDomain {
 /// A user, numbered as in the initial user namespace.
 pub type User = u32;
 
-type Work = Box<dyn FnOnce() + Send>;
+/// Returns whether the thread may do further work.
+type Work = Box<dyn FnOnce() -> bool + Send>;
 
 /// The threads that wait for work, and the threads left behind.
 #[derive(Default)]
@@ -115,6 +117,8 @@ fn waiting() -> MutexGuard<'static, Waiting> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Asked,
+    /// A thread does it.
+    Begun(Pid),
     Answered,
     Left,
 }
@@ -140,6 +144,12 @@ pub fn within<T: Send + 'static>(
     let phase = Arc::new(Mutex::new(Phase::Asked));
     let theirs = Arc::clone(&phase);
     let work: Work = Box::new(move || {
+        {
+            let mut phase = locks::lock(&theirs);
+            if *phase == Phase::Asked {
+                *phase = Phase::Begun(rustix::thread::gettid());
+            }
+        }
         let answer = catch_unwind(AssertUnwindSafe(work));
         let mut waiting = waiting();
         let before = std::mem::replace(&mut *locks::lock(&theirs), Phase::Answered);
@@ -150,6 +160,7 @@ pub fn within<T: Send + 'static>(
             // The caller still waits: it checks the phase under the same lock before it leaves.
             let _ = tell.send(answer);
         }
+        before != Phase::Left
     });
     {
         let mut waiting = waiting();
@@ -176,6 +187,11 @@ pub fn within<T: Send + 'static>(
         // The answer came a moment ago; or the work has panicked, and there is none.
         return told.try_recv().map_err(|_| io::Error::other("reading a file failed unexpectedly"));
     }
+    if let Phase::Begun(thread) = *phase
+        && user != 0
+    {
+        crew::give_way(thread);
+    }
     *phase = Phase::Left;
     *waiting.left.entry((user, place)).or_default() += 1;
     Err(silent())
@@ -186,7 +202,10 @@ fn serve(first: Work) {
     crate::privileges::drop_unneeded();
     let mut next = Some(first);
     while let Some(work) = next {
-        work();
+        if !work() {
+            // It may have the lowest priority.
+            return;
+        }
         let (tell, told) = channel();
         {
             let mut waiting = waiting();

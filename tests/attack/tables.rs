@@ -243,3 +243,27 @@ fn fifty_thousand_files_leave_room_for_the_next_program() {
     drop((attack, witness));
     Witness::assert_seen("after_many", &lines);
 }
+
+/// Each process has memory that may be the code of a file, as thousands of its program headers say.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn files_with_thousands_of_segments_take_no_cpu() {
+    let _alone = alone();
+    let lair = Lair::new();
+    let program = attacker("segments.c", &[]);
+    let recording = Recording::start(&["-F", "499", "-d", "10"]);
+    recording.wait_for_clocks();
+    let attack = lair.start(&program.path, &["30", "8"]);
+    std::thread::sleep(Duration::from_secs(1));
+    let witness = Witness::start("beside-segments");
+    let before = cpu_of(recording.pid());
+    std::thread::sleep(Duration::from_secs(7));
+    let cpu = cpu_of(recording.pid()) - before;
+    let (lines, said) = recording.end(Duration::from_secs(2));
+    drop((attack, witness));
+    let of_them: u64 = lines.iter().filter(|line| line.frames[0] == "segments").map(|line| line.count).sum();
+    println!("{of_them} samples of the attackers, {cpu:?} of CPU in 7 s: {said}");
+    assert!(of_them > 100, "{of_them} samples of the attackers: {said}");
+    Witness::assert_seen("beside-segments", &lines);
+    assert!(cpu < Duration::from_millis(800), "{cpu:?} of CPU");
+}

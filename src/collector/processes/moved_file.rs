@@ -19,10 +19,14 @@ use crate::object::headers::{FileHeader, PT_LOAD, ProgramHeader};
 use crate::object::read_at::{FileBytes, ReadAt};
 use crate::profile::{Tgid, UserId};
 
-/// Most segments that a file may have: see `MAX_SEGMENTS` of the images that name functions.
+/// Most program headers that a file may have: see `MAX_SEGMENTS` of the images that name functions.
 const MAX_SEGMENTS: u16 = 4096;
-/// Places that are compared, and bytes at each: 256 KiB in all. Smaller memory is compared whole.
-const PLACES: u64 = 64;
+/// Segments of a file that are looked at, and places in the file where the code may be. Programs have about four segments, and one place,
+/// or two if a page of the file belongs to two segments.
+const MAX_LOADS: usize = 64;
+const MAX_PLACES: usize = 16;
+/// Parts that are compared at each place, and their bytes: 256 KiB at a place, 4 MiB for a question. Smaller memory is compared whole.
+const PARTS: u64 = 64;
 const BYTES: usize = 4096;
 
 /// Code of a file in anonymous memory.
@@ -46,7 +50,7 @@ pub(crate) fn find(user: UserId, tgid: Tgid, range: &Range<u64>) -> Option<Moved
     let segments = FileHeader::read(&file).ok()?.program_headers(&file, MAX_SEGMENTS).ok()?;
     let memory = ProcessMemory::open(tgid.0)?;
     let same = |place: &Place| has_same_bytes(&memory, &file, range, place);
-    let place = places(&segments, &behind, range, rustix::param::page_size() as u64).find(same)?;
+    let place = places(&segments, &behind, range, rustix::param::page_size() as u64).into_iter().find(same)?;
     Some(MovedText { beside, offset: place.offset })
 }
 
@@ -62,17 +66,18 @@ struct Place {
 /// Returns the places in a file whose code belongs at `range`, if the file is mapped as `mapped` says.
 ///
 /// A page of a file may belong to two segments. So `mapped` may be a part of any segment that it touches, and each may say something else.
-fn places(segments: &[ProgramHeader], mapped: &Mapped, range: &Range<u64>, page: u64) -> impl Iterator<Item = Place> {
-    let loads = segments.iter().filter(|segment| segment.kind == PT_LOAD);
-    let of_mapped = loads.filter(move |load| {
+/// They all differ. Looks at [`MAX_LOADS`] segments and returns at most [`MAX_PLACES`], so a hostile file is not compared for long.
+fn places(segments: &[ProgramHeader], mapped: &Mapped, range: &Range<u64>, page: u64) -> Vec<Place> {
+    let loads = || segments.iter().filter(|segment| segment.kind == PT_LOAD).take(MAX_LOADS);
+    let of_mapped = loads().filter(move |load| {
         let first = load.offset / page * page;
         (first..load.offset.saturating_add(load.file_size)).contains(&mapped.offset)
     });
-    of_mapped.flat_map(move |load| {
+    let found = of_mapped.flat_map(move |load| {
         // From the file's addresses to the process's.
         let distance = mapped.start.wrapping_sub(mapped.offset).wrapping_sub(load.address.wrapping_sub(load.offset));
         let start = range.start.wrapping_sub(distance);
-        segments.iter().filter(|segment| segment.is_code()).filter_map(move |code| {
+        loads().filter(|segment| segment.is_code()).filter_map(move |code| {
             let lead = code.address % page;
             let (first, end) = (code.address - lead, code.address.saturating_add(code.file_size));
             if !(first..end).contains(&start) {
@@ -81,14 +86,21 @@ fn places(segments: &[ProgramHeader], mapped: &Mapped, range: &Range<u64>, page:
             let offset = start.wrapping_sub(code.address).wrapping_add(code.offset);
             Some(Place { offset, length: (end - start).min(range.end - range.start) })
         })
-    })
+    });
+    let mut places = Vec::new();
+    for place in found {
+        if places.len() < MAX_PLACES && !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    places
 }
 
-/// Compares memory and file: at the begin, at the end, and at places in between.
+/// Compares memory and file: at the begin, at the end, and at parts in between.
 fn has_same_bytes(memory: &dyn Memory, file: &(impl ReadAt + ?Sized), range: &Range<u64>, place: &Place) -> bool {
     let last = place.length.saturating_sub(BYTES as u64);
-    let step = (last / (PLACES - 1)).max(BYTES as u64);
-    let offsets = (0..PLACES - 1).map(|number| number * step).take_while(|offset| *offset < last).chain([last]);
+    let step = (last / (PARTS - 1)).max(BYTES as u64);
+    let offsets = (0..PARTS - 1).map(|number| number * step).take_while(|offset| *offset < last).chain([last]);
     let bytes = place.length.min(BYTES as u64) as usize;
     let (mut there, mut expected) = ([0; BYTES], [0; BYTES]);
     let (Some(there), Some(expected)) = (there.get_mut(..bytes), expected.get_mut(..bytes)) else { return false };
@@ -119,7 +131,7 @@ mod tests {
 
     #[test]
     fn program_headers_say_which_code_belongs_before_a_mapping() {
-        let of = |segments: &[ProgramHeader], mapped, range| places(segments, &mapped, &range, PAGE).collect::<Vec<_>>();
+        let of = |segments: &[ProgramHeader], mapped, range| places(segments, &mapped, &range, PAGE);
         // As GNU ld lays a program out: the whole code, and all but the part of it that stayed.
         let plain = [load(4, 0, 0, 0x700), load(5, 0x1000, 0x1000, 0x1069), load(4, 0x3000, 0x3000, 0x100)];
         let whole = of(&plain, mapped(0x58000, 0x3000), 0x56000..0x58000);
@@ -135,6 +147,19 @@ mod tests {
         assert_eq!(of(&[], mapped(0x58000, 0), 0x59000..0x5a000), []);
         let hostile = [load(5, u64::MAX - 5, u64::MAX - 9, u64::MAX), load(5, 0, u64::MAX, u64::MAX)];
         of(&hostile, mapped(u64::MAX - 0x2000, u64::MAX - 5), u64::MAX - 0x1000..u64::MAX);
+    }
+
+    #[test]
+    fn a_file_with_thousands_of_segments_has_few_places() {
+        // Each pair of data and code says the same; then, each pair of data and code says something else.
+        let segments = |differ: u64| -> Vec<ProgramHeader> {
+            let pair =
+                |number: u64| [load(4, 0x20_0000, 0x20_0000 + number * differ, 0x1000), load(5, 0x1000, 0x1000, 0x100_0000)];
+            (0..2048).flat_map(pair).collect()
+        };
+        let of = |segments: &[ProgramHeader]| places(segments, &mapped(0x100_0000, 0x20_0000), &(0xf0_0000..0x100_0000), PAGE);
+        assert_eq!(of(&segments(0)), [Place { offset: 0x10_0000, length: 0x10_0000 }]);
+        assert_eq!(of(&segments(PAGE)).len(), MAX_PLACES);
     }
 
     /// Memory that begins at an address.

@@ -10,7 +10,8 @@
 //!
 //! While the processes of a user hold up [`MAX_LEFT_OF_USER`] workers, no other question about that user's processes is asked.
 //! Questions about other users' processes are asked. A worker that comes back still gives its answer, and ends if there are enough
-//! other workers. A process is asked one question at a time.
+//! other workers. A process is asked one question at a time. A worker that computes for long, for a user other than root, takes only the
+//! CPU time that nothing else wants: see [`crew::give_way`].
 //!
 //! Bounds: 2 workers, and the workers left behind: at most 64 by processes of root and 8 by processes of any other user. At most 8,192
 //! questions about root's processes wait, and 1,024 about the processes of any other user. From 256 workers and 16,384 questions in
@@ -26,6 +27,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
+use rustix::process::Pid;
 
 use super::interpreter::{self, CodeKey, Interpreter, Places};
 use super::mapped_build_id::{self, Missing};
@@ -34,6 +36,7 @@ use super::proc::{self, MappedList};
 use super::process_memory;
 use crate::interpreters::python::{Code, Layout};
 use crate::locks;
+use crate::object::crew;
 use crate::profile::{BuildId, Tgid, UserId};
 
 /// Number of workers. A question takes a few system calls; with two workers, one slow process does not delay the next.
@@ -41,7 +44,7 @@ const WORKERS: usize = 2;
 /// From this number of waiting questions on, all workers are woken. One worker answers fewer questions sooner than another wakes up.
 const WORTH_ALL: usize = 8;
 /// A worker that works on one question for longer is left behind. Reading 65,530 mappings takes about as long.
-const PROMPT: Duration = Duration::from_millis(20);
+pub(super) const PROMPT: Duration = Duration::from_millis(20);
 /// Most workers left behind by processes of one user, of root, and of all.
 const MAX_LEFT_OF_USER: usize = 8;
 const MAX_LEFT_OF_ROOT: usize = 64;
@@ -106,12 +109,13 @@ pub(crate) enum Reply {
     Functions(Vec<(CodeKey, Option<Code>)>),
 }
 
-/// An answer, and when it was complete (`CLOCK_MONOTONIC`, nanoseconds).
+/// An answer, when it was complete (`CLOCK_MONOTONIC`, nanoseconds), and the CPU time that it took.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) question: Question,
     pub(crate) found: Reply,
     pub(crate) time: u64,
+    pub(crate) cpu: Duration,
 }
 
 type Read = Box<dyn Fn(&Question) -> Reply + Send + Sync>;
@@ -122,6 +126,9 @@ struct Running {
     tgid: u32,
     user: UserId,
     since: Instant,
+    thread: Pid,
+    /// Whether it has the lowest priority.
+    gives_way: bool,
 }
 
 impl Running {
@@ -203,6 +210,16 @@ impl Inner {
         Ok(())
     }
 
+    /// Gives the lowest priority to workers that were left behind by processes of users other than root.
+    fn give_way(&mut self, now: Instant) {
+        let left =
+            self.running.iter_mut().filter(|running| running.user != UserId(0) && !running.gives_way && running.is_left(now));
+        for running in left {
+            crew::give_way(running.thread);
+            running.gives_way = true;
+        }
+    }
+
     /// Counts the workers that are not left behind.
     fn prompt_workers(&self, now: Instant) -> usize {
         self.workers.saturating_sub(self.running.iter().filter(|running| running.is_left(now)).count())
@@ -281,6 +298,7 @@ impl ProcessReader {
     /// Wakes or starts workers, until as many work as `wanted` returns for the number of waiting questions.
     fn wake(&self, wanted: impl Fn(usize) -> usize) {
         let mut inner = self.shared.lock();
+        inner.give_way(Instant::now());
         let wanted = wanted(inner.waiting_count);
         let (wake, start) = inner.wake(wanted, Instant::now());
         drop(inner);
@@ -363,16 +381,30 @@ fn work(shared: &ReaderQueue, worker: u64) {
             break;
         }
         if let Some(question) = inner.next(now) {
-            inner.running.push(Running { worker, tgid: question.tgid, user: question.user, since: now });
+            let thread = rustix::thread::gettid();
+            inner.running.push(Running {
+                worker,
+                tgid: question.tgid,
+                user: question.user,
+                since: now,
+                thread,
+                gives_way: false,
+            });
             drop(inner);
+            let before = machine::cpu_of_this_thread();
             let found = catch_unwind(AssertUnwindSafe(|| (shared.read)(&question)));
             if let Ok(found) = found {
-                let answer = Answer { question, found, time: machine::now().0 };
+                let cpu = machine::cpu_of_this_thread().saturating_sub(before);
+                let answer = Answer { question, found, time: machine::now().0, cpu };
                 // At the end of the run the receiver is gone.
                 let _ = locks::lock(&shared.answers).send(answer);
             }
             inner = shared.lock();
-            inner.running.retain(|running| running.worker != worker);
+            let own = inner.running.extract_if(.., |running| running.worker == worker);
+            if own.fold(false, |gives_way, running| gives_way | running.gives_way) {
+                // It cannot have its priority back. Another worker takes its place.
+                break;
+            }
         } else {
             inner.asleep += 1;
             let (again, waited) = shared.work.wait_timeout(inner, IDLE).unwrap_or_else(PoisonError::into_inner);
@@ -453,6 +485,8 @@ mod tests {
             reader.tick();
         }
         assert!(reader.left_behind() <= MAX_LEFT_OF_USER + WORKERS, "{}", reader.left_behind());
+        let left: Vec<Pid> = reader.shared.lock().running.iter().map(|running| running.thread).collect();
+        assert!(left.iter().all(|thread| rustix::process::getpriority_process(Some(*thread)) == Ok(19)), "they give way");
         let begun = Instant::now();
         assert!(reader.answers_within(LONG).is_empty());
         assert!(begun.elapsed() < LONG / 2, "those that are left behind are not waited for");

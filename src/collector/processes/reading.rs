@@ -10,11 +10,12 @@
 //! ([`ProcessState::life`](super::state::ProcessState::life)). It is applied when all earlier events have been applied.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::interpreter::may_be_interpreter;
 use super::mappings::{FileIndex, Mapping, Mappings};
 use super::proc::MappedList;
-use super::reader::{Answer, Question, Reply, What};
+use super::reader::{Answer, PROMPT, Question, Reply, What};
 use super::state::Known;
 use super::table::ProcessTable;
 use crate::collector::wire::records::comm_text;
@@ -29,6 +30,9 @@ const MAX_CODE_READ: usize = 16;
 
 /// How many processes may wait for their parents' command lines. Any further process stays without one.
 const MAX_HEIRS: usize = 1024;
+
+/// The answer to a question that took more CPU time than [`PROMPT`] counts as a read of a function for each such part of the time.
+const CPU_OF_A_READ: Duration = Duration::from_micros(50);
 
 /// Processes whose mappings could not be read, and related counts.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
@@ -168,7 +172,10 @@ impl ProcessTable {
 
     /// Applies an answer.
     pub(crate) fn apply_answer(&mut self, answer: Answer) {
-        let Answer { question: Question { tgid, life, what, user }, found, time } = answer;
+        let Answer { question: Question { tgid, life, what, user }, found, time, cpu } = answer;
+        if user != UserId(0) && cpu >= PROMPT {
+            self.reads.charge(user, (cpu.as_micros() / CPU_OF_A_READ.as_micros()) as usize, time);
+        }
         if let (What::BuildId(mapped), Reply::BuildId(found)) = (&what, &found) {
             return self.files.told_build_id(mapped, *found, time);
         }
@@ -183,7 +190,7 @@ impl ProcessTable {
                     self.told_moved(tgid, &range, found.map(|found| *found));
                 }
             }
-            Reply::Functions(read) => self.told_functions(tgid, user, read),
+            Reply::Functions(read) => self.told_functions(tgid, user, read, time),
             Reply::CommandLine(line) => self.read_command_line(tgid, &line),
             Reply::Status(found) => {
                 let Some((state, found)) = self.states.get_mut(&tgid).zip(found) else { return };

@@ -102,7 +102,7 @@ impl ProcessTable {
     }
 
     /// Applies the answer with the functions that were read.
-    pub(super) fn told_functions(&mut self, tgid: u32, user: UserId, read: Vec<(CodeKey, Option<Code>)>) {
+    pub(super) fn told_functions(&mut self, tgid: u32, user: UserId, read: Vec<(CodeKey, Option<Code>)>, now: u64) {
         let Some(state) = self.states.get_mut(&tgid) else { return };
         let scripts = &mut state.scripts;
         let functions = Arc::make_mut(&mut scripts.functions);
@@ -127,7 +127,7 @@ impl ProcessTable {
             self.reads.counts.gone += 1;
             functions.insert(key, Function::Gone);
         }
-        self.reads.charge(user, bytes / BYTES_OF_A_READ);
+        self.reads.charge(user, bytes / BYTES_OF_A_READ, now);
     }
 
     /// Gives a copied process the interpreter of its original, or none.

@@ -24,10 +24,10 @@ const MAX_DOUBLINGS: u32 = 10;
 /// Functions that are read for one user in a second, and in one burst after a pause. A large program needs the burst when it begins.
 /// (`a_false_interpreter…` of `tests/attack/names.rs` measures the cost of a hostile program.)
 const READS_A_SECOND: u64 = 1000;
-const MOST_READS: u64 = 10_000;
+const MOST_READS: i64 = 10_000;
 /// Reads that must be left for a question about functions. Otherwise a program with new functions in each sample would have a question, and a
 /// waiting sample, for each millisecond.
-const LEAST_READS: u64 = 64;
+const LEAST_READS: i64 = 64;
 /// Reading an interpreter's file counts as this many reads of functions, because its symbols may be 3 MB.
 pub(super) const READS_OF_AN_INTERPRETER: usize = 20;
 /// Each further 1 KB of a function counts as one more read, because long line tables cost time and memory.
@@ -56,10 +56,10 @@ pub struct ScriptCounts {
     pub processes_refused: u64,
 }
 
-/// Budgets of functions that may still be read, for each user.
+/// Budgets of functions that may still be read, for each user. What has cost more than was known before leaves a debt.
 #[derive(Default)]
 pub(crate) struct FunctionReads {
-    left: FxHashMap<UserId, (u64, u64)>,
+    left: FxHashMap<UserId, (i64, u64)>,
     pub(crate) counts: ScriptCounts,
 }
 
@@ -70,14 +70,14 @@ impl FunctionReads {
     }
 
     /// Returns the user's remaining reads.
-    fn left(&mut self, user: UserId, now: u64) -> &mut u64 {
+    fn left(&mut self, user: UserId, now: u64) -> &mut i64 {
         if self.left.len() >= MAX_USERS {
             self.left.clear();
         }
         let (left, time) = self.left.entry(user).or_insert((MOST_READS, now));
         let new = now.saturating_sub(*time).saturating_mul(READS_A_SECOND) / 1_000_000_000;
         if new > 0 {
-            (*left, *time) = (left.saturating_add(new).min(MOST_READS), now);
+            (*left, *time) = (left.saturating_add_unsigned(new).min(MOST_READS), now);
         }
         left
     }
@@ -85,16 +85,15 @@ impl FunctionReads {
     /// Takes up to `wanted` reads from the user's budget. Returns how many it took.
     pub(super) fn take(&mut self, user: UserId, wanted: usize, now: u64) -> usize {
         let left = self.left(user, now);
-        let taken = (wanted as u64).min(*left);
-        *left -= taken;
-        taken as usize
+        let taken = wanted.min(usize::try_from(*left).unwrap_or(0));
+        *left -= taken as i64;
+        taken
     }
 
     /// Subtracts reads that were already done from the user's budget.
-    pub(super) fn charge(&mut self, user: UserId, done: usize) {
-        if let Some((left, _)) = self.left.get_mut(&user) {
-            *left = left.saturating_sub(done as u64);
-        }
+    pub(super) fn charge(&mut self, user: UserId, done: usize, now: u64) {
+        let left = self.left(user, now);
+        *left = left.saturating_sub_unsigned(done as u64);
     }
 
     /// Counts the end of the functions of a sample.
@@ -275,7 +274,11 @@ mod tests {
         assert!(reads.is_used_up(hostile, 100 * SECOND + SECOND * 63 / READS_A_SECOND));
         assert!(!reads.is_used_up(hostile, 100 * SECOND + SECOND * 64 / READS_A_SECOND));
         // Long functions count for more.
-        reads.charge(other, 9_000);
+        reads.charge(other, 9_000, SECOND);
         assert_eq!(reads.take(other, 100_000, SECOND), MOST_READS as usize - 9_100);
+        // They leave a debt.
+        reads.charge(other, 5_000, SECOND);
+        assert_eq!(reads.take(other, 1, 5 * SECOND), 0);
+        assert_eq!(reads.take(other, 5_000, 7 * SECOND), 1_000);
     }
 }

@@ -1,7 +1,7 @@
 //! The worker threads that make tables, from a job to the table in the kernel.
 
 use crate::allocator;
-use crate::collector::sys::machine;
+use crate::collector::sys::machine::{self, cpu_of_this_thread};
 use crate::collector::tables::Made;
 use crate::collector::tables::SharedTables;
 use crate::collector::tables::store::PAUSE;
@@ -11,8 +11,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
-
-use rustix::time::ClockId;
 
 use super::WORKERS;
 use super::cache::{Cache, Content};
@@ -67,12 +65,12 @@ pub(super) fn work(shared: &SharedTables) {
     waits.follow_this_thread();
     while let Some((id, job)) = next_job(shared, &waits) {
         let mut stored = 0;
-        let before = cpu_time();
+        let before = cpu_of_this_thread();
         let charged = Cell::default();
         let making = AssertUnwindSafe(|| make_for(shared, &job, &mut stored, &charged));
         let outcome = catch_unwind(making)
             .unwrap_or_else(|_| Outcome::Refused(job.title(), "making its unwind table failed unexpectedly".to_owned()));
-        let cost = cpu_time().saturating_sub(before);
+        let cost = cpu_of_this_thread().saturating_sub(before);
         let rest = cost.saturating_sub(charged.get());
         let mut inner = shared.lock();
         inner.crew.end(id);
@@ -97,12 +95,6 @@ pub(super) fn work(shared: &SharedTables) {
             }
         }
     }
-}
-
-/// Returns the CPU time of this thread so far.
-fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
 /// Waits for the next job; `None` if the worker must stop. Does the chores while the queue is empty.
@@ -454,13 +446,13 @@ pub(super) struct Work<'a> {
 
 impl Work<'_> {
     pub(super) fn begin<'a>(shared: &'a SharedTables, job: &'a Job, key: ObjectKey, user: UserId) -> Work<'a> {
-        let begun = cpu_time();
+        let begun = cpu_of_this_thread();
         let (since, charged, code) = (Instant::now(), Cell::default(), RefCell::default());
         Work { shared, job, key, user, begun, since, charged, is_asked: Cell::new(true), is_unused: Cell::new(false), code }
     }
 
     fn spent(&self) -> Duration {
-        cpu_time().saturating_sub(self.begun)
+        cpu_of_this_thread().saturating_sub(self.begun)
     }
 
     /// Charges the user for the time since the last charge. Returns whether the conversion should continue.

@@ -556,7 +556,7 @@ fn functions_of_interpreters_are_bounded_over_all_processes_and_forks_share_them
     let functions = |count: u64| (0..count).map(|at| ((at, 1), Some(code()))).collect::<Vec<_>>();
     for (number, count) in [(0, 2), (1, 1000)] {
         world.exec(NOBODY + number, "python3");
-        world.table.told_functions(NOBODY + number, UserId(NOBODY), functions(count));
+        world.table.told_functions(NOBODY + number, UserId(NOBODY), functions(count), world.time);
     }
     (2..100).for_each(|number| world.fork(NOBODY + 1, NOBODY + number));
     let known = |world: &World, number| world.table.states[&(NOBODY + number)].scripts.functions.get(&(1, 1)).is_some();
@@ -579,7 +579,7 @@ fn a_users_many_small_processes_take_no_functions_from_anothers_large_one() {
         let (user, count) = if number == 0 { (UserId(0), 1000) } else { (UserId(NOBODY), 20) };
         world.exec(NOBODY + number, "python3");
         world.table.states.get_mut(&(NOBODY + number)).unwrap().user = user;
-        world.table.told_functions(NOBODY + number, user, functions(count));
+        world.table.told_functions(NOBODY + number, user, functions(count), world.time);
     }
     // The bound is half of the bytes that they have together.
     world.table.bounds = Bounds::of(16 << 20);

@@ -23,7 +23,7 @@ fn a_mapping_whose_event_was_lost_leads_to_the_interpreter() {
         let life = world.table.states[&NOBODY].life;
         let question = Question { tgid: NOBODY, life, user: UNKNOWN_USER, what: What::Mappings };
         let list = MappedList { mapped: vec![mapped.clone()], cut: false };
-        world.table.apply_answer(Answer { question, found: Reply::Mappings(Some(list)), time: world.time });
+        world.table.apply_answer(Answer { question, found: Reply::Mappings(Some(list)), time: world.time, cpu: Duration::ZERO });
     };
     read(&mut world);
     assert_eq!(questions(&mut world), 1);

@@ -42,7 +42,7 @@ fn anonymous_memory_gets_the_file_whose_code_it_holds_until_it_is_mapped_again()
     let list = MappedList { mapped: vec![mapped(0x10000, "/bin/node"), mapped(0x11000, "")], cut: false };
     world.table.want_mappings(NOBODY + 1);
     let question = world.table.questions.pop().unwrap();
-    world.table.apply_answer(Answer { question, found: Reply::Mappings(Some(list)), time: world.time });
+    world.table.apply_answer(Answer { question, found: Reply::Mappings(Some(list)), time: world.time, cpu: Duration::ZERO });
     assert_eq!(path(&mut world, NOBODY + 1), "/bin/node");
     // The event of a mapping may come after the answer about it.
     let anonymous = |time| {
