@@ -54,6 +54,9 @@ pub(super) struct Terms {
 enum Bond {
     /// A new session, and so a new process group, because the live view needs the terminal. In a pane the pseudo-terminal belongs to that
     /// session, and closing it sends SIGHUP to the processes that remain.
+    ///
+    /// A recorded command of another user has one, too: in flametop's session it could type into the terminal (TIOCSTI), and root's shell
+    /// would run that. It can still read and write the terminal that it inherits, but has no /dev/tty, and keys reach flametop only.
     Session,
     /// A new process group in flametop's session.
     Group,
@@ -68,9 +71,14 @@ impl Terms {
         Terms { input: false, bond: Bond::Session, patience: Duration::from_secs(2) }
     }
 
-    /// Terms for a recording: the command runs as without flametop.
-    pub(super) fn recorded() -> Terms {
-        let bond = if File::open("/dev/tty").is_ok() { Bond::Shared } else { Bond::Group };
+    /// Terms for a recording: the command runs as without flametop, unless another user runs it.
+    pub(super) fn recorded(user: Option<&User>) -> Terms {
+        let is_another = user.is_some_and(|user| user.uid() != rustix::process::geteuid());
+        let bond = match File::open("/dev/tty") {
+            Ok(_) if is_another => Bond::Session,
+            Ok(_) => Bond::Shared,
+            Err(_) => Bond::Group,
+        };
         Terms { input: true, bond, patience: Duration::from_secs(5) }
     }
 }

@@ -84,7 +84,7 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     let shared = Shared::live(limits(&options.sampling, None), &runtime);
     let child = match options.program.as_slice() {
         [] => None,
-        command => Some(Child::start(command, output_of_command(output), Terms::recorded(), user.as_ref())?),
+        command => Some(Child::start(command, output_of_command(output), Terms::recorded(user.as_ref()), user.as_ref())?),
     };
     if let Some(said) = child.as_ref().filter(|_| user.is_none()).and_then(|child| runs_as_root(&child.name)) {
         drop(writeln!(io::stderr(), "flametop: {said}"));

@@ -178,6 +178,34 @@ fn a_command_runs_as_another_user_with_nothing_of_roots() {
     }
 }
 
+/// A shell of root's would run what the command types.
+#[test]
+fn a_command_of_another_user_cannot_type_into_roots_terminal() {
+    let _alone = alone();
+    root_or_fail();
+    let legacy = std::fs::read_to_string("/proc/sys/dev/tty/legacy_tiocsti").unwrap_or("1".to_owned());
+    assert_eq!(legacy.trim(), "1", "NOT TESTED: this kernel refuses TIOCSTI to everybody");
+    let lair = Lair::new();
+    let program = lair.copy(&attacker("tiocsti.c", &[]).path, "tiocsti");
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("x.folded");
+    let record = ["record", "-F", "499", "-o", file.to_str().unwrap()];
+    for (user, said) in [(&["--user", "nobody"][..], "refused"), (&[], "typed")] {
+        let words = [&record, &["--force"][..], user, &["--", program.to_str().unwrap()]].concat();
+        let mut terminal = Terminal::start(&words, 24, 100, &[]);
+        terminal.wait_for_text(said, SOON);
+        terminal.send(b"hello\r");
+        terminal.wait_for_text("heard", SOON);
+        let has_samples = |line: &str| line.contains("recording:") && !line.contains(" 0 samples");
+        terminal.wait_for(|screen| screen.lines().any(has_samples), SOON);
+        terminal.keys("Ctrl-c");
+        let status = terminal.wait_exit_within(SOON);
+        assert!(status.success() && terminal.screen().contains("samples written to"), "{status:?} {}", terminal.screen());
+        let is_it = |process: std::fs::DirEntry| std::fs::read_link(process.path().join("exe")).is_ok_and(|exe| exe == program);
+        assert!(!std::fs::read_dir("/proc").unwrap().flatten().any(is_it), "the command has ended");
+    }
+}
+
 #[test]
 fn a_command_as_root_is_said_under_sudo_and_keeps_its_power() {
     let _alone = alone();
