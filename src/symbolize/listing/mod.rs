@@ -25,11 +25,12 @@ use dashmap::mapref::multiple::RefMulti;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use tokio::sync::oneshot;
 
+use self::source_text::Host;
 use super::service::Service;
 use super::service::latest::Newest;
 use super::service::locate::chains;
 use crate::profile::{
-    FrameId, FrameWeight, LabelId, Listing, NameRequest, Object, ObjectId, ObjectKind, Renewed, Rows, Tgid, sanitize,
+    FrameId, FrameWeight, LabelId, Listing, NameRequest, Object, ObjectId, ObjectKind, Renewed, Rows, sanitize,
 };
 
 /// Most addresses of one function that are examined, the heaviest first. Functions have some thousand instructions, most of them never
@@ -61,7 +62,7 @@ impl Lister {
     /// Returns a lister for new tables. It remembers the processes of the objects that the new tables also have.
     pub(super) fn successor(&self, renewed: &Renewed) -> Lister {
         let of_object =
-            |entry: RefMulti<'_, ObjectId, VecDeque<Tgid>>| Some((*renewed.objects.get(entry.key())?, entry.value().clone()));
+            |entry: RefMulti<'_, ObjectId, VecDeque<Host>>| Some((*renewed.objects.get(entry.key())?, entry.value().clone()));
         Lister { hosts: Arc::new(self.hosts.iter().filter_map(of_object).collect()), ..Lister::default() }
     }
 
@@ -70,8 +71,8 @@ impl Lister {
         for request in requests {
             let Some(frame) = service.names.frames.get(request.frame) else { continue };
             let mut hosts = self.hosts.entry(frame.object()).or_default();
-            if !hosts.contains(&request.tgid) {
-                hosts.push_front(request.tgid);
+            if hosts.iter().all(|host| host.tgid != request.tgid) {
+                hosts.push_front(Host::of(request));
                 hosts.truncate(MAX_HOSTS);
             }
         }
@@ -112,7 +113,7 @@ fn heaviest_of(service: &Service, object: ObjectId, label: LabelId, frames: &[Fr
     of_object.find(is_called).or(first)
 }
 
-type Hosts = DashMap<ObjectId, VecDeque<Tgid>, FxBuildHasher>;
+type Hosts = DashMap<ObjectId, VecDeque<Host>, FxBuildHasher>;
 
 /// Lists the function that was shown before if it is still there and has samples; else the one with the most samples.
 fn list(service: &Service, hosts: &Hosts, question: Question) -> Answer {
@@ -145,7 +146,7 @@ fn list_of(service: &Service, hosts: &Hosts, label: LabelId, frames: &[FrameWeig
     if !frames.iter().any(|weight| weight.frame == by) {
         frames.push(FrameWeight { frame: by, own: 0, total: 0 });
     }
-    let of_hosts = || hosts.get(&id).map(|hosts| hosts.iter().copied().collect::<Vec<Tgid>>()).unwrap_or_default();
+    let of_hosts = || hosts.get(&id).map(|hosts| hosts.iter().cloned().collect::<Vec<Host>>()).unwrap_or_default();
     let about = About { service, label, by, id, object, frames: &frames };
     let (source, code) = match object.kind {
         ObjectKind::Kernel => about.of_kernel()?,
@@ -208,7 +209,7 @@ impl About<'_> {
 
     /// Finds the source file of the function, and the rows of its addresses. The addresses are of one object; `owner` is the object with
     /// the debug information. For the kernel it may be a module.
-    fn source(&self, (owner, about): (ObjectId, &Object), hosts: &[Tgid]) -> Pane {
+    fn source(&self, (owner, about): (ObjectId, &Object), hosts: &[Host]) -> Pane {
         let About { service, label, id, .. } = *self;
         let name = sanitize(about.short_name()).into_owned();
         let frames: Vec<FrameId> = self.frames.iter().map(|weight| weight.frame).collect();
@@ -234,7 +235,8 @@ impl About<'_> {
                 _ => format!("no source: the debug information of {name} has no lines for this function"),
             });
         };
-        let text = source_text::read(&file, hosts).map_err(|why| format!("no source: {why}"))?;
+        let of_user = Some(self.object).filter(|object| object.kind != ObjectKind::Kernel);
+        let text = source_text::read(&file, hosts, of_user).map_err(|why| format!("no source: {why}"))?;
         let at_row = |line: &u32| (*line as usize).checked_sub(1).filter(|row| *row < text.rows.len());
         let row_of: FxHashMap<FrameId, usize> =
             lines.iter().filter(|(_, of, _)| *of == file).filter_map(|(frame, _, line)| Some((*frame, at_row(line)?))).collect();

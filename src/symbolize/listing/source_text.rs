@@ -11,26 +11,29 @@
 //! | found in | shown if everyone may read it, or if it belongs to |
 //! | --- | --- |
 //! | the root of a process | the user who started that process |
-//! | our own root | our user, or the caller of sudo; never to root, because it is not known who has started the program |
+//! | our own root | our user, or the caller of sudo, if the program is that user's or the kernel; never to root |
 //!
 //! The same user must also be allowed to pass all directories above the file's real place, with links followed.
 //!
-//! Our own root is not searched while a process with another root is alive, as in a container: the process has no right to see files
-//! outside of it. It is also not searched after a file was refused.
+//! A process has ended if another process has its number: one that began at another time, or one of another user ([`Host`]).
+//!
+//! Our own root is not searched for a process with another root, as in a container, also after the process has ended: it has no right to
+//! see files outside of its root. Our own root is also not searched after a file was refused.
 
 use std::io::Read;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use crate::object::mapped_file::US;
-use crate::object::open::{Root, in_time, reopen};
+use crate::object::open::{Root, in_time, own_files, reopen};
 use crate::object::process;
 use crate::object::reach::{may_be_reached, resolve};
 use crate::object::reason::Reason;
-use crate::profile::{Row, Tgid, UserId, sanitize};
+use crate::profile::{FileNamespace, NameRequest, Object, Row, Tgid, UserId, sanitize};
 
 /// Longest file read. The largest sources that people write have some 300 kB; SQLite's amalgamation has 9 MB.
 const MAX_SIZE: u64 = 16 << 20;
@@ -39,6 +42,9 @@ const MAX_LINES: usize = 500_000;
 /// Columns kept of a line. Some generated files have all their text on one line.
 const MAX_COLUMNS: usize = 1000;
 const TAB: usize = 8;
+/// Numbers of namespaces begin here, numbers of devices end below: see `find_owner` in bpf/sample.h.
+const FIRST_NAMESPACE: u32 = 0xf000_0000;
+
 /// A file's lines, and when the file was written.
 #[derive(Debug)]
 pub(super) struct Text {
@@ -59,6 +65,42 @@ impl<E: Into<Reason>> From<E> for Refusal {
     fn from(error: E) -> Refusal {
         Refusal::Other(error.into())
     }
+}
+
+/// A process that had an object when it was sampled.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Host {
+    pub(super) tgid: Tgid,
+    /// The user and the files of the sample: see [`NameRequest`].
+    user: UserId,
+    files: FileNamespace,
+    /// When the process began; `None` if it was gone when it should be remembered.
+    start: Option<u64>,
+    has_another_root: bool,
+}
+
+impl Host {
+    /// Remembers a process that was sampled a moment ago.
+    pub(super) fn of(request: &NameRequest) -> Host {
+        let NameRequest { tgid, user, files, .. } = *request;
+        let has_another_root = files != own_files() || Process::open(tgid).is_some_and(|process| process.has_another_root());
+        Host { tgid, user, files, start: start_of(tgid), has_another_root }
+    }
+
+    /// Opens the process, unless it has ended or is another user's by now.
+    fn process(&self) -> Option<Process> {
+        let process = Process::open(self.tgid)?;
+        let is_it = self.start.is_some() && start_of(self.tgid) == self.start && process.is_of(self.user, self.files);
+        is_it.then_some(process)
+    }
+}
+
+/// Returns when a process began: field 22 of its `stat`. It also has that after its first thread has ended.
+fn start_of(Tgid(tgid): Tgid) -> Option<u64> {
+    let stat = std::fs::read(format!("/proc/{tgid}/stat")).ok()?;
+    // The name before may contain anything.
+    let behind = stat.get(stat.iter().rposition(|byte| *byte == b')')? + 2..)?;
+    std::str::from_utf8(behind).ok()?.split(' ').nth(19)?.parse().ok()
 }
 
 /// A process that runs the program. Its directory in `/proc` stays open, so all answers are about the same process even if another one gets
@@ -86,11 +128,23 @@ impl Process {
         users.split_whitespace().next()?.parse().ok().map(UserId)
     }
 
-    /// Whether it is alive and has a root that is not ours. Also true if its root cannot be read.
+    /// Whether its samples have this user and these files. The user of a sample in a user namespace is the owner of the namespace, who acts
+    /// as all users inside. Else it is the real user.
+    fn is_of(&self, user: UserId, files: FileNamespace) -> bool {
+        if files.0 >= FIRST_NAMESPACE {
+            return std::fs::metadata(self.path_of("ns/user")).is_ok_and(|about| about.ino() == u64::from(files.0));
+        }
+        self.user() == Some(user)
+    }
+
+    /// Whether it is alive and has a root that is not ours. Also true if its root cannot be read. Does not wait for the root's file system.
     fn has_another_root(&self) -> bool {
-        let own = rustix::fs::stat("/").map(|about| (about.st_dev, about.st_ino));
-        match rustix::fs::statat(&self.directory, "root", AtFlags::empty()) {
-            Ok(about) => own != Ok((about.st_dev, about.st_ino)),
+        let root_in = |directory: BorrowedFd<'_>, name: &str| {
+            let about = rustix::fs::statx(directory, name, AtFlags::STATX_DONT_SYNC, StatxFlags::INO)?;
+            Ok((about.stx_dev_major, about.stx_dev_minor, about.stx_ino))
+        };
+        match root_in(self.directory.as_fd(), "root") {
+            Ok(root) => root_in(rustix::fs::CWD, "/") != Ok(root),
             Err(Errno::NOENT | Errno::SRCH) => false,
             Err(_) => true,
         }
@@ -111,16 +165,18 @@ fn may_be_shown(mode: u32, owner: UserId, user: Option<UserId>) -> bool {
     mode & 0o004 != 0 || user == Some(owner)
 }
 
-/// Reads the file at this path, from the root of one of the processes or from our own.
+/// Reads the file at this path, from the root of one of the processes or from our own. `object` has the function; `None` for the kernel.
 ///
 /// The error says in words which file is missing and why.
-pub(super) fn read(path: &str, hosts: &[Tgid]) -> Result<Text, String> {
+pub(super) fn read(path: &str, hosts: &[Host], object: Option<&Object>) -> Result<Text, String> {
     if !path.starts_with('/') {
         return Err(format!("the compiler recorded no directory for {path}"));
     }
     let mut worst = Refusal::Other(Reason::NotFound);
-    let mut is_elsewhere = false;
-    for process in hosts.iter().filter_map(|tgid| Process::open(*tgid)) {
+    let mut is_elsewhere = object.is_some_and(|object| object.files != own_files());
+    for host in hosts {
+        is_elsewhere |= host.has_another_root;
+        let Some(process) = host.process() else { continue };
         is_elsewhere |= process.has_another_root();
         match read_patiently(Root::Under(process.path_of("root")), path, process.user()) {
             Ok(text) => return Ok(text),
@@ -129,7 +185,8 @@ pub(super) fn read(path: &str, hosts: &[Tgid]) -> Result<Text, String> {
         }
     }
     if !is_elsewhere && !matches!(worst, Refusal::Private) {
-        match read_patiently(Root::Own, path, own_user()) {
+        let user = own_user().filter(|user| object.is_none_or(|object| object.user == *user));
+        match read_patiently(Root::Own, path, user) {
             Ok(text) => return Ok(text),
             Err(Refusal::Other(Reason::NotFound)) => {}
             Err(why) => worst = why,
@@ -198,6 +255,7 @@ fn printable(line: &[u8]) -> Box<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::{FrameId, ObjectKind, ProcessAddress};
 
     #[test]
     fn lines_are_safe_to_print_and_tabs_are_blanks() {
@@ -206,6 +264,26 @@ mod tests {
         assert_eq!(texts, ["int f()", "{", "        x       y·[31m", "\u{fffd}", ""]);
         assert_eq!(rows.last().map(|row| row.place), Some(5));
         assert_eq!(super::rows(&[b'x'; 100_000]).first().map(|row| row.text.len()), Some(MAX_COLUMNS));
+    }
+
+    /// A process as a sample of this user remembers it.
+    fn host(tgid: Tgid, user: u32) -> Host {
+        let mapping = ProcessAddress(0)..ProcessAddress(0);
+        Host::of(&NameRequest { frame: FrameId(0), tgid, user: UserId(user), files: own_files(), mapping })
+    }
+
+    fn own_host() -> Host {
+        host(Tgid(std::process::id()), rustix::process::getuid().as_raw())
+    }
+
+    /// An object whose processes have our files.
+    fn object(user: u32) -> Object {
+        let (kind, path, build_id, file) = (ObjectKind::Elf, "/x".into(), None, None);
+        Object { kind, path, build_id, file, files: own_files(), user: UserId(user) }
+    }
+
+    fn read_of(path: &str, hosts: &[Host]) -> Result<Text, String> {
+        read(path, hosts, Some(&object(0)))
     }
 
     /// Creates a temporary directory that everyone may search.
@@ -218,26 +296,26 @@ mod tests {
 
     #[test]
     fn only_regular_files_in_storage_are_read() {
-        let own = [Tgid(std::process::id())];
+        let own = [own_host()];
         let directory = open_directory();
         let here = directory.path().join("here.c");
         std::fs::write(&here, "int main(void) { return 0; }\n").unwrap();
         let here = here.to_str().unwrap();
-        assert!(read(here, &own).is_ok_and(|text| text.rows.iter().any(|row| row.text.contains("int main"))));
-        assert!(read(here, &[Tgid(u32::MAX)]).is_ok(), "a process that is gone leaves our own root");
+        assert!(read_of(here, &own).is_ok_and(|text| text.rows.iter().any(|row| row.text.contains("int main"))));
+        assert!(read_of(here, &[host(Tgid(u32::MAX), 0)]).is_ok(), "a process that is gone leaves our own root");
         for path in ["/proc/self/maps", "/proc/self/exe", "/dev/zero", "/dev/tty", "/", "/sys/kernel/profiling", "/proc/kmsg"] {
-            let said = read(path, &own).unwrap_err();
+            let said = read_of(path, &own).unwrap_err();
             assert!(said.contains(path), "{said}");
         }
-        assert!(read("/no/such/file.c", &own).unwrap_err().contains("/no/such/file.c was not found"));
-        assert!(read("file.c", &own).unwrap_err().contains("no directory for file.c"));
+        assert!(read_of("/no/such/file.c", &own).unwrap_err().contains("/no/such/file.c was not found"));
+        assert!(read_of("file.c", &own).unwrap_err().contains("no directory for file.c"));
         let large = directory.path().join("large.c");
         std::fs::File::create(&large).unwrap().set_len(MAX_SIZE + 1).unwrap();
-        assert!(read(large.to_str().unwrap(), &[]).unwrap_err().contains("longer than 16 MB"));
+        assert!(read_of(large.to_str().unwrap(), &[]).unwrap_err().contains("longer than 16 MB"));
         std::fs::write(&large, "\n".repeat(MAX_LINES + 1)).unwrap();
-        assert!(read(large.to_str().unwrap(), &[]).unwrap_err().contains("has more than 500000 lines"));
+        assert!(read_of(large.to_str().unwrap(), &[]).unwrap_err().contains("has more than 500000 lines"));
         std::fs::write(&large, "\n".repeat(MAX_LINES)).unwrap();
-        assert_eq!(read(large.to_str().unwrap(), &[]).map(|text| text.rows.len()), Ok(MAX_LINES));
+        assert_eq!(read_of(large.to_str().unwrap(), &[]).map(|text| text.rows.len()), Ok(MAX_LINES));
     }
 
     #[test]
@@ -292,26 +370,34 @@ mod tests {
         std::os::unix::fs::symlink(&private, &through).unwrap();
         let (link, through) = (link.to_str().unwrap().to_owned(), through.join("all.c").to_str().unwrap().to_owned());
         let nobody = Running::start(Command::new("sleep").arg("60").uid(65534).gid(65534));
-        let own = Tgid(std::process::id());
+        let (own, nobody) = (&own_host(), &host(nobody.tgid(), 65534));
+        // The process of `nobody` has ended, and one of root's has its number: when it is read, or before it was remembered.
+        let another = &Host { tgid: own.tgid, ..nobody.clone() };
+        let replaced = &Host { start: own.start, ..another.clone() };
         for (path, hosts, is_shown) in [
-            (&of_root, vec![nobody.tgid()], false),
+            (&of_root, vec![nobody], false),
             (&of_root, vec![], false),
-            (&of_root, vec![Tgid(u32::MAX)], false),
+            (&of_root, vec![&host(Tgid(u32::MAX), 0)], false),
             (&of_root, vec![own], true),
-            (&of_root, vec![nobody.tgid(), own], true),
+            (&of_root, vec![nobody, own], true),
+            (&of_root, vec![another], false),
+            (&of_root, vec![replaced], false),
+            (&of_root, vec![&Host { start: None, ..own.clone() }], false),
             (&of_nobody, vec![own], false),
-            (&of_nobody, vec![nobody.tgid()], true),
-            (&of_all, vec![nobody.tgid()], true),
+            (&of_nobody, vec![nobody], true),
+            (&of_all, vec![nobody], true),
+            (&of_all, vec![replaced], true),
             (&of_all, vec![], true),
-            (&hidden, vec![nobody.tgid()], false),
+            (&hidden, vec![nobody], false),
             (&hidden, vec![], false),
             (&hidden, vec![own], true),
-            (&link, vec![nobody.tgid()], false),
+            (&link, vec![nobody], false),
             (&link, vec![own], true),
-            (&through, vec![nobody.tgid()], false),
+            (&through, vec![nobody], false),
             (&through, vec![own], true),
         ] {
-            let found = read(path, &hosts);
+            let hosts: Vec<Host> = hosts.into_iter().cloned().collect();
+            let found = read_of(path, &hosts);
             assert_eq!(found.is_ok(), is_shown, "{path} for {hosts:?}: {found:?}");
             if let Err(said) = found {
                 assert_eq!(said, format!("{path} is readable only by its owner"));
@@ -334,10 +420,15 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let pause = pause.to_str().unwrap();
-        assert!(read("/pause.c", &[contained.tgid()]).is_ok(), "in its own root");
-        assert!(read(pause, &[contained.tgid()]).unwrap_err().contains("was not found"));
-        assert!(read(pause, &[contained.tgid(), Tgid(std::process::id())]).is_ok(), "of a process that has our root");
+        let remembered = host(contained.tgid(), 0);
+        let hosts = [remembered.clone()];
+        assert!(read_of("/pause.c", &hosts).is_ok(), "in its own root");
+        assert!(read_of(pause, &hosts).unwrap_err().contains("was not found"));
+        assert!(read_of(pause, &[remembered, own_host()]).is_ok(), "of a process that has our root");
         drop(contained);
         assert!(!process.has_another_root());
+        assert!(read_of(pause, &hosts).unwrap_err().contains("was not found"), "also when it has ended");
+        let elsewhere = Object { files: FileNamespace(own_files().0 + 1), ..object(0) };
+        assert!(read(pause, &[], Some(&elsewhere)).unwrap_err().contains("was not found"));
     }
 }
