@@ -8,13 +8,17 @@
 //!
 //! A download takes seconds to minutes. So there is one at a time, on a separate thread that only waits. Lookups in symbols and debug
 //! information that are already here are not delayed. A server that does not answer costs [`PATIENCE`] an object. Each object is requested
-//! once. See debuginfod-find(1), and debuginfod(8) for its requests.
+//! once. Root's objects come first; other users take turns, and at most [`MOST_WAITING_OF_USER`] objects of a user wait. See
+//! debuginfod-find(1), and debuginfod(8) for its requests.
 //!
 //! The libraries libcurl and elfutils read the data from the network. Root does not take part: the program runs as the caller of sudo, else
-//! as `nobody`, without further groups ([`Runner`]). Root opens the fetched file like any file of that user.
+//! as a user whom no other process has, without further groups ([`Runner`]). Otherwise a process of the same user could signal the program,
+//! or put forged files into its cache. Root opens the fetched file like any file of that user.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Seek};
+use std::ops::Range;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -32,6 +36,10 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const NAP: Duration = Duration::from_millis(20);
 /// Longest path read.
 const MAX_PATH: u64 = 4096;
+/// Most objects of root and of another user that wait, and most users with waiting objects.
+const MOST_WAITING_OF_ROOT: usize = 4096;
+const MOST_WAITING_OF_USER: usize = 32;
+const MOST_USERS: usize = 256;
 
 /// Debug files to fetch.
 #[derive(Default)]
@@ -43,10 +51,67 @@ pub(crate) struct Fetch {
     pub(super) lane: Mutex<Lane>,
 }
 
+/// A debug file to fetch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Wish {
+    pub(super) object: ObjectId,
+    pub(super) id: BuildId,
+}
+
+/// The wishes that wait, by user, and the user whose wish is being fetched.
 #[derive(Default)]
 pub(super) struct Lane {
-    pub(super) wishes: VecDeque<(ObjectId, BuildId)>,
-    pub(super) running: bool,
+    waiting: BTreeMap<u32, VecDeque<Wish>>,
+    /// The user other than root who was served last.
+    last: u32,
+    running: Option<UserId>,
+}
+
+impl Lane {
+    /// Adds a wish. Returns whether a thread must be started for it; `None` if too many wishes of its user wait.
+    pub(super) fn push(&mut self, user: UserId, wish: Wish) -> Option<bool> {
+        let most = if user == UserId(0) { MOST_WAITING_OF_ROOT } else { MOST_WAITING_OF_USER };
+        let is_known = self.waiting.contains_key(&user.0) || self.waiting.len() < MOST_USERS;
+        if user != UserId(0) && !is_known {
+            return None;
+        }
+        let waiting = self.waiting.entry(user.0).or_default();
+        if waiting.len() >= most {
+            return None;
+        }
+        waiting.push_back(wish);
+        let is_first = self.running.is_none();
+        self.running.get_or_insert(user);
+        Some(is_first)
+    }
+
+    /// Takes the next wish: root's, else that of the user whose turn it is. Without a wish, nothing is running.
+    pub(super) fn pop(&mut self) -> Option<Wish> {
+        let after = self.last.saturating_add(1)..;
+        let next = self
+            .waiting
+            .keys()
+            .next()
+            .filter(|user| **user == 0)
+            .or_else(|| self.waiting.range(after).next().map(|(user, _)| user));
+        let Some(user) = next.or_else(|| self.waiting.keys().next()).copied() else {
+            self.running = None;
+            return None;
+        };
+        let waiting = self.waiting.get_mut(&user)?;
+        let wish = waiting.pop_front();
+        if waiting.is_empty() {
+            self.waiting.remove(&user);
+        }
+        self.last = if user == 0 { self.last } else { user };
+        self.running = Some(UserId(user));
+        wish
+    }
+
+    /// Drops all wishes. Returns how many.
+    pub(super) fn clear(&mut self) -> usize {
+        std::mem::take(&mut self.waiting).into_values().map(|waiting| waiting.len()).sum()
+    }
 }
 
 /// The user to run the program as.
@@ -57,15 +122,18 @@ pub(crate) struct Runner {
     /// Whether that user is not ours.
     is_other: bool,
     home: PathBuf,
-    /// Directory for the program's files if it runs as `nobody`; removed when flametop ends.
+    /// Directory for the program's files if it does not run as the caller of sudo; removed when flametop ends.
     cache: Option<Arc<tempfile::TempDir>>,
 }
 
 /// `nobody`, if /etc/passwd has no such user: the kernel's default `overflowuid`.
 const NOBODY: u32 = 65534;
+/// User numbers that no system assigns: above the ranges for subordinate users and containers, below the numbers that are negative to some
+/// programs (systemd's `UIDS-GIDS`).
+const UNASSIGNED: Range<u32> = 0x7000_0000..0x7fff_ffff;
 
 impl Runner {
-    /// Chooses the caller of sudo, or else `nobody`. If flametop does not run as root, chooses its own user.
+    /// Chooses the caller of sudo, or else a user whom no process has. If flametop does not run as root, chooses its own user.
     pub(super) fn find() -> Option<Runner> {
         let own = rustix::process::geteuid().as_raw();
         let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -81,9 +149,11 @@ impl Runner {
         if let Some((user, group, home)) = caller.and_then(|caller| entry(passwd, |_, user| user == caller)) {
             return Some(Runner { user: UserId(user), group, is_other: true, home, cache: None });
         }
-        let nobody = entry(passwd, |name, user| name == "nobody" && user != 0);
-        let (user, group) = nobody.map_or((NOBODY, NOBODY), |(user, group, _)| (user, group));
-        let cache = tempfile::Builder::new().prefix("flametop-debuginfod-").tempdir_in("/var/tmp").ok()?;
+        let nobody = || entry(passwd, |name, user| name == "nobody" && user != 0).map(|(user, group, _)| (user, group));
+        let (user, group) = unused_user().map(|user| (user, user)).or_else(nobody).unwrap_or((NOBODY, NOBODY));
+        let only_its_own = std::fs::Permissions::from_mode(0o700);
+        let cache =
+            tempfile::Builder::new().prefix("flametop-debuginfod-").permissions(only_its_own).tempdir_in("/var/tmp").ok()?;
         let ids = (rustix::process::Uid::from_raw(user), rustix::process::Gid::from_raw(group));
         rustix::fs::chown(cache.path(), Some(ids.0), Some(ids.1)).ok()?;
         let home = cache.path().to_owned();
@@ -104,6 +174,19 @@ impl Runner {
     }
 }
 
+/// Returns the number of a user whom no process has. `None` if our user namespace has no numbers that nobody assigns.
+fn unused_user() -> Option<u32> {
+    let map = std::fs::read_to_string("/proc/self/uid_map").ok()?;
+    if !map.split_whitespace().eq(["0", "0", "4294967295"]) {
+        return None;
+    }
+    let used: Vec<u32> =
+        std::fs::read_dir("/proc").ok()?.flatten().filter_map(|process| Some(process.metadata().ok()?.uid())).collect();
+    // Two flametops that start at the same moment choose different numbers.
+    let first = UNASSIGNED.start + std::process::id() % (UNASSIGNED.end - UNASSIGNED.start);
+    (first..UNASSIGNED.end).find(|user| !used.contains(user))
+}
+
 /// Returns user, group and home from the first line of /etc/passwd whose name and number `is_it` accepts.
 fn entry(passwd: &str, is_it: impl Fn(&str, u32) -> bool) -> Option<(u32, u32, PathBuf)> {
     passwd.lines().find_map(|line| {
@@ -122,9 +205,10 @@ pub(super) fn fetch(program: &Path, runner: &Runner, id: BuildId, is_over: impl 
 }
 
 impl Fetch {
-    /// Whether a debug file is being fetched.
-    pub(crate) fn is_running(&self) -> bool {
-        crate::locks::lock(&self.lane).running
+    /// Whether debug files are being fetched for one of these users, or will be.
+    pub(crate) fn works_for(&self, is_one: impl Fn(UserId) -> bool) -> bool {
+        let lane = crate::locks::lock(&self.lane);
+        lane.running.into_iter().chain(lane.waiting.keys().map(|user| UserId(*user))).any(is_one)
     }
 
     /// Whether debug files are fetched at all.
@@ -176,7 +260,6 @@ mod tests {
     use crate::profile::FileOffset;
     use crate::profile::FrameId;
     use crate::symbolize::service::Service;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use super::*;
     use crate::profile::{Frame, NameRequest, Object, ObjectKind, ProcessAddress, Tgid};
@@ -319,7 +402,7 @@ int main(int c, char **v) { volatile int x[2] = { c, c }; return hidden(x); }
     }
 
     #[test]
-    fn root_has_it_run_by_the_caller_of_sudo_or_by_nobody() {
+    fn root_has_it_run_by_the_caller_of_sudo_or_by_a_user_of_its_own() {
         assert!(rustix::process::geteuid().is_root(), "this test needs root: it becomes another user");
         let passwd = "root:x:0:0::/root:/bin/sh\nme:x:4711:4712:Me:/home/me:/bin/sh\nnobody:x:65533:65532::/:/bin/false\n";
         let place = Place::new();
@@ -329,13 +412,34 @@ int main(int c, char **v) { volatile int x[2] = { c, c }; return hidden(x); }
         let said = |runner: &Runner| run(&mut runner.command(&place.at("id")));
         let caller = Runner::of(0, Some(4711), passwd).unwrap();
         assert_eq!(said(&caller), "4711\n4712\n4712\n/home/me\n\n");
-        let nobody = Runner::of(0, None, passwd).unwrap();
-        let cache = nobody.cache.as_ref().unwrap().path().to_owned();
-        assert_eq!(said(&nobody), format!("65533\n65532\n65532\n{0}\n{0}\n", cache.display()));
-        assert_eq!(std::fs::metadata(&cache).unwrap().uid(), 65533);
-        drop(nobody);
-        assert!(!cache.exists());
-        assert_eq!(Runner::of(0, Some(4711), "").unwrap().user, UserId(NOBODY), "a caller that nobody knows");
+        // A caller that nobody knows is no caller.
+        for (caller, passwd) in [(None, passwd), (Some(4711), "")] {
+            let own = Runner::of(0, caller, passwd).unwrap();
+            let user = own.user.0;
+            assert!(UNASSIGNED.contains(&user), "{user}");
+            let cache = own.cache.as_ref().unwrap().path().to_owned();
+            assert_eq!(said(&own), format!("{user}\n{user}\n{user}\n{0}\n{0}\n", cache.display()));
+            let about = std::fs::metadata(&cache).unwrap();
+            assert_eq!((about.uid(), about.mode() & 0o777), (user, 0o700), "no other user puts a file there");
+            drop(own);
+            assert!(!cache.exists());
+        }
+    }
+
+    #[test]
+    fn root_is_served_first_and_other_users_in_turns() {
+        let wish = |number: u32| Wish { object: ObjectId(number), id: BuildId::new(&number.to_ne_bytes()).unwrap() };
+        let mut lane = Lane::default();
+        let pushed: Vec<Option<bool>> = (0..200).map(|number| lane.push(UserId(7), wish(number))).collect();
+        assert_eq!(pushed.iter().flatten().count(), MOST_WAITING_OF_USER, "200 files of one user");
+        assert_eq!((pushed.first(), pushed.get(1)), (Some(&Some(true)), Some(&Some(false))));
+        for (user, number) in [(9, 1000), (0, 2000), (9, 1001)] {
+            assert_eq!(lane.push(UserId(user), wish(number)), Some(false));
+        }
+        let order: Vec<u32> = (0..5).map(|_| lane.pop().unwrap().object.0).collect();
+        assert_eq!(order, [2000, 0, 1000, 1, 1001]);
+        while lane.pop().is_some() {}
+        assert_eq!(lane.push(UserId(9), wish(0)), Some(true), "a new thread is started");
     }
 
     #[test]

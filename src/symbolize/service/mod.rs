@@ -237,7 +237,7 @@ impl Service {
     /// Whether names of these users are being found, or will be without waiting for a file that does not answer.
     pub(super) fn works_for(&self, is_one: impl Fn(UserId) -> bool) -> bool {
         let has_mail = !lock(&self.inbox).is_empty();
-        let others = lock(&self.kernel_lane).running || self.fetch.is_running();
+        let others = lock(&self.kernel_lane).running || self.fetch.works_for(&is_one);
         has_mail || others || lock(&self.queue).works_for(is_one, Instant::now())
     }
 
