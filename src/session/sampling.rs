@@ -177,6 +177,7 @@ impl Sampling {
                         return drop(ready.send(Err(error)));
                     }
                 };
+                privileges::take_precedence();
                 privileges::drop_but_reserve();
                 locks::lock(&telling).clock = collector.event_name();
                 locks::write(&shared.profile).set_clock(Clock {

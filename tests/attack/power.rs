@@ -178,6 +178,39 @@ fn a_command_runs_as_another_user_with_nothing_of_roots() {
     }
 }
 
+/// The nice values of all threads of a process, with their names.
+fn nice_values(pid: u32) -> Vec<(String, i32)> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let stat = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    let nice = |stat: String| {
+        let (name, rest) = stat.split_once('(')?.1.rsplit_once(") ")?;
+        Some((name.to_owned(), rest.split(' ').nth(16)?.parse().ok()?))
+    };
+    stat.filter_map(nice).collect()
+}
+
+/// Beside many busy programs the rings would fill before its turn comes.
+#[test]
+fn the_thread_that_drains_the_rings_comes_first_and_no_other() {
+    let _alone = alone();
+    root_or_fail();
+    let recording = Recording::start(&["-F", "499", "-d", "3"]);
+    recording.wait_for_clocks();
+    let witness = Witness::start("before-others");
+    let (pid, until) = (recording.pid(), Instant::now() + SOON);
+    let is_as_wanted = |nice: &[(String, i32)]| {
+        let (draining, others): (Vec<_>, Vec<_>) = nice.iter().partition(|(name, _)| name == "flametop-drain");
+        matches!(draining[..], [(_, -10)]) && others.len() > 3 && others.iter().all(|(_, nice)| *nice == 0)
+    };
+    while !is_as_wanted(&nice_values(pid)) {
+        assert!(Instant::now() < until, "{:?}", nice_values(pid));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (lines, _) = recording.end(Duration::from_secs(3));
+    drop(witness);
+    Witness::assert_seen("before-others", &lines);
+}
+
 /// A shell of root's would run what the command types.
 #[test]
 fn a_command_of_another_user_cannot_type_into_roots_terminal() {
