@@ -5,6 +5,7 @@ use crate::collector::sys::machine;
 use crate::collector::sys::perf_ring;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 
 use super::error::{CollectorError, HOW_TO_BE_ALLOWED};
 use super::kernel_memory::KernelNames;
@@ -281,10 +282,27 @@ fn paranoid() -> Feature {
     feature("kernel.perf_event_paranoid", Support::Good, value, "")
 }
 
-/// Checks whether the memory of other processes may be read, by the example of init.
+/// Most processes that are tried.
+const TRIED: usize = 256;
+
+/// Whether an attempt to read the memory of this process tells something: it is a program, and not our own user's.
+fn is_of_another(tgid: u32) -> bool {
+    let own = rustix::process::geteuid();
+    let directory = format!("/proc/{tgid}");
+    let is_of_kernel = fs::read_link(format!("{directory}/exe")).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    let is_other = own.is_root() || fs::metadata(directory).is_ok_and(|about| about.uid() != own.as_raw());
+    tgid != std::process::id() && is_other && !is_of_kernel
+}
+
+/// Checks whether the memory of other processes may be read. A process may forbid it for itself (init does on some machines), so one that
+/// allows it is enough.
 fn python_functions() -> Feature {
     let remedy = "Python functions have no names. Needs CAP_SYS_PTRACE, and the sysctl kernel.yama.ptrace_scope below 3.";
-    match fs::File::open("/proc/1/mem") {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let tried = numbers.filter(|tgid| is_of_another(*tgid)).take(TRIED).map(|tgid| fs::File::open(format!("/proc/{tgid}/mem")));
+    let refused = || Err(io::Error::from(io::ErrorKind::PermissionDenied));
+    match tried.reduce(|best, next| if best.is_ok() { best } else { next }).unwrap_or_else(refused) {
         Ok(_) => feature("Python functions", Support::Good, "CPython 3.7 to 3.15, from the memory of programs", ""),
         Err(error) => feature(
             "Python functions",

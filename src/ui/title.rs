@@ -16,7 +16,7 @@ pub struct Sampled<'a> {
     pub frequency: u32,
     /// Number of sampled CPUs.
     pub cpus: usize,
-    /// Length of the sampling, if it is known better than from the samples.
+    /// Length of the sampling, if it is known better than from the samples that are shown.
     pub seconds: Option<f64>,
 }
 
@@ -25,7 +25,7 @@ pub fn picture_facts(snapshot: &Snapshot, unit: &str, sampled: Option<Sampled<'_
     let mut facts = vec![format!("{} {unit}", text::grouped(snapshot.totals.weight))];
     let span = snapshot.span.filter(|_| snapshot.capabilities.time);
     let seconds = span.map(|(first, last)| last.0.saturating_sub(first.0) as f64 / 1e9);
-    let seconds = sampled.and_then(|sampled| sampled.seconds).or(seconds);
+    let seconds = sampled.and_then(|sampled| sampled.seconds).or(snapshot.seconds).or(seconds);
     facts.extend(seconds.filter(|seconds| *seconds >= 0.05).map(|seconds| format!("{seconds:.1} s")));
     if let Some(Sampled { host, frequency, cpus, .. }) = sampled {
         facts.extend((frequency > 0).then(|| format!("{frequency} Hz on {cpus} CPUs")));

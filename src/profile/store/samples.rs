@@ -144,9 +144,10 @@ impl UserEnd {
             UserEnd::BadFrame => {
                 ("a caller's frame would lie below its callee's", "the unwind information or the stack is damaged")
             }
-            UserEnd::Anonymous => {
-                ("code made at run time without frame pointers", "Java: -XX:+PreserveFramePointer; Node.js and .NET keep them")
-            }
+            UserEnd::Anonymous => (
+                "code made at run time without frame pointers",
+                "Java: -XX:+PreserveFramePointer, but not where an interpreted method is the caller; Node.js and .NET keep them",
+            ),
             UserEnd::Zero => {
                 ("the return address or frame pointer was 0", "usual at the outermost frame if it has no unwind information")
             }
