@@ -90,12 +90,25 @@ impl RowWeights {
         weights
     }
 
-    /// Returns the index of the row with the most own weight. Among rows with equal own weight, returns the one with the most total weight,
+    /// Returns the index of the row with the most total weight. Among rows with equal total weight, returns the one with the most own weight,
     /// and of several such rows the first. Returns `None` if no row has weight.
     pub fn hottest(&self) -> Option<usize> {
-        let heaviest = self.rows.iter().enumerate().max_by_key(|(at, weight)| (**weight, std::cmp::Reverse(*at)));
+        let heaviest = self.rows.iter().enumerate().max_by_key(|(at, (own, total))| (*total, *own, std::cmp::Reverse(*at)));
         heaviest.filter(|(_, weight)| **weight != (0, 0)).map(|(at, _)| at)
     }
+}
+
+/// Returns the line with the most weight, as [`RowWeights::hottest`] chooses a row, from the weights of addresses and their lines.
+pub fn hottest_line<'a>(weights: impl Iterator<Item = (FrameWeight, &'a SourceLocation)>) -> Option<&'a SourceLocation> {
+    let mut lines: Vec<(u64, u64, &SourceLocation)> = Vec::new();
+    for (FrameWeight { own, total, .. }, place) in weights {
+        match lines.iter_mut().find(|(.., line)| *line == place) {
+            Some((all, of_line, _)) => (*all, *of_line) = (*all + total, *of_line + own),
+            None => lines.push((total, own, place)),
+        }
+    }
+    let heaviest = lines.into_iter().max_by_key(|(total, own, place)| (*total, *own, std::cmp::Reverse(place.line)));
+    heaviest.map(|(.., place)| place)
 }
 
 #[cfg(test)]
@@ -110,7 +123,7 @@ mod tests {
         let weight = |frame, own, total| FrameWeight { frame: FrameId(frame), own, total };
         let weights = RowWeights::of(&rows, &[weight(1, 5, 9), weight(2, 4, 4), weight(3, 3, 3), weight(4, 1, 2)]);
         assert_eq!(weights.rows, [(5, 9), (0, 0), (7, 7)]);
-        assert_eq!((weights.all, weights.elsewhere, weights.hottest()), ((12, 16), (1, 2), Some(2)));
+        assert_eq!((weights.all, weights.elsewhere, weights.hottest()), ((12, 16), (1, 2), Some(0)));
         assert_eq!(RowWeights::of(&rows, &[]).hottest(), None);
         let only_callers = RowWeights::of(&rows, &[weight(1, 0, 9), weight(2, 0, 10)]);
         assert_eq!(only_callers.hottest(), Some(2));

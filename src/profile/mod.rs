@@ -19,7 +19,7 @@ pub use ids::{
     ProcessAddress, StackId, Tgid, ThreadIndex, Tid, Timestamp, UserId,
 };
 pub use kernel::{AskKernel, KernelSymbol};
-pub use listing::{Listing, Row, RowWeights, Rows, SourceLocation};
+pub use listing::{Listing, Row, RowWeights, Rows, SourceLocation, hottest_line};
 pub use names::folding::Folding;
 pub use names::frame::Frame;
 pub use names::labels::{FrameKind, Label, LabelTable};
@@ -38,12 +38,12 @@ pub(crate) use store::stacks::Walk;
 pub use store::threads::{Thread, ThreadTable};
 pub use unit::Unit;
 pub use view::activity::{Activity, ActivityRow};
-pub use view::addresses::{Addresses, FrameWeight};
+pub use view::addresses::{ADDRESSES_OF_A_LINE, Addresses, FrameWeight};
 pub use view::builder::{MAX_FILTERS, Progress, ViewBuilder};
 pub use view::difference::{Change, Comparison, Difference, Measure, NodeSides};
 pub use view::engine::Engine;
 pub use view::functions::{FunctionOrder, FunctionRow, FunctionTable, Neighbours};
-pub use view::hottest::hottest_addresses;
+pub use view::hottest::heaviest_addresses;
 pub use view::query::{Direction, Filter, FilterMode, Grouping, Mark, Pattern, Query, Request, Target, TimeRange};
 pub use view::search::{SearchResult, Searcher};
 pub use view::sides::Sides;

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use super::shared::Shared;
 use crate::formats::{Format, Part};
 use crate::locks;
-use crate::profile::{EventSource, FunctionTable, LabelId, Names, SourceLocation, hottest_addresses};
+use crate::profile::{EventSource, FunctionTable, LabelId, Names, SourceLocation, heaviest_addresses};
 
 /// Most functions whose lines are looked up. Others get none.
 const MOST: usize = 4000;
@@ -39,7 +39,7 @@ pub(super) async fn lines_of(
         if !profile.names().is_some_and(|current| Arc::ptr_eq(current, names)) {
             return lines;
         }
-        hottest_addresses(&profile, names, source, labels)
+        heaviest_addresses(&profile, names, source, labels)
     };
     questions.truncate(MOST);
     let mut answers = shared.symbolizer.locate_all(questions);

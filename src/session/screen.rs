@@ -33,7 +33,7 @@ pub(super) struct Ends {
     pub(super) events: mpsc::Sender<Event>,
     pub(super) requests: watch::Receiver<Request>,
     listings: watch::Receiver<Option<(Arc<Addresses>, Option<FrameId>)>>,
-    places: watch::Receiver<Option<(LabelId, FrameId)>>,
+    places: watch::Receiver<Option<(LabelId, Vec<FrameId>)>>,
     saves: std::cell::Cell<Option<mpsc::UnboundedReceiver<SaveRequest>>>,
     /// The screen's requests about events. The live view takes the receiver; files have no events.
     #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "files have no events"))]
@@ -108,12 +108,12 @@ impl Ends {
             }
         }));
         let (symbolizer, events) = (shared.symbolizer.clone(), self.events.clone());
-        tokio::spawn(newest(self.places.clone(), move |(label, frame)| {
+        tokio::spawn(newest(self.places.clone(), move |(label, frames)| {
             let events = events.clone();
-            let answer = symbolizer.locate_named(label, frame);
+            let answer = symbolizer.locate_named(label, frames);
             async move {
-                let place = answer.await.ok().flatten();
-                drop(events.send(Event::Located(label, frame, place)).await);
+                let lines = answer.await.unwrap_or_default();
+                drop(events.send(Event::Located(label, lines)).await);
             }
         }));
     }

@@ -226,15 +226,15 @@ impl Symbolizer {
         work.locator.ask(&work.service, frame)
     }
 
-    /// Like [`locate`](Self::locate), for the function with this name among all functions at the frame.
-    pub fn locate_named(&self, label: LabelId, frame: FrameId) -> oneshot::Receiver<Option<SourceLocation>> {
+    /// Like [`locate`](Self::locate), for some addresses of the function with this name. Those without a known line are left out.
+    pub fn locate_named(&self, label: LabelId, frames: Vec<FrameId>) -> oneshot::Receiver<Vec<(FrameId, SourceLocation)>> {
         let work = self.work();
-        work.locator.ask_named(&work.service, label, frame)
+        work.locator.ask_named(&work.service, label, frames)
     }
 
-    /// Finds the file and line of each of these functions, by one of its addresses. Each answer comes when it is found; a caller drops the
+    /// Finds the hottest line of each of these functions, by its heaviest addresses. Each answer comes when it is found; a caller drops the
     /// receiver when it waits no longer. Functions without debug information get no answer.
-    pub fn locate_all(&self, functions: Vec<(LabelId, FrameId)>) -> mpsc::UnboundedReceiver<(LabelId, SourceLocation)> {
+    pub fn locate_all(&self, functions: Vec<(LabelId, Vec<FrameWeight>)>) -> mpsc::UnboundedReceiver<(LabelId, SourceLocation)> {
         Locator::ask_all(&self.work().service, functions)
     }
 

@@ -105,7 +105,7 @@ impl App {
             Event::Snapshot(snapshot) => self.on_snapshot(snapshot),
             Event::Status(status) => self.on_status(*status),
             Event::Listing(label, listing) => self.take_listing(label, listing),
-            Event::Located(label, frame, place) => self.take_place((label, frame), place),
+            Event::Located(label, lines) => self.take_lines(label, lines),
             Event::Saved(saved) => self.on_saved(saved),
             Event::EventNames(names) => self.take_event_names(names),
             Event::Attached(name, attached) => self.on_attached(&name, attached),

@@ -151,8 +151,8 @@ pub enum Event {
     Output(Vec<String>),
     /// A function's source and instructions, or a sentence with the reason why there are none.
     Listing(LabelId, Result<Arc<Listing>, String>),
-    /// The source line of an address of a function, if it is known.
-    Located(LabelId, FrameId, Option<SourceLocation>),
+    /// Source lines of addresses of a function.
+    Located(LabelId, Vec<(FrameId, SourceLocation)>),
 }
 
 /// A request of the state machine to its caller.
@@ -162,8 +162,8 @@ pub enum Effect {
     Ask(Box<Request>),
     /// Read a function. If several functions have its name, read the one with this address, if an address is known.
     List(Arc<Addresses>, Option<FrameId>),
-    /// Find file and line of an address of a function.
-    Locate(LabelId, FrameId),
+    /// Find files and lines of addresses of a function.
+    Locate(LabelId, Vec<FrameId>),
     Save(SaveRequest),
     Events(EventCommand),
     Copy(String),

@@ -82,8 +82,8 @@ pub struct Link {
     pub requests: watch::Sender<Request>,
     /// The newest function to read, with the addresses of its samples.
     pub listings: watch::Sender<Option<(Arc<Addresses>, Option<FrameId>)>>,
-    /// The newest address to look up, and its function: file and line are wanted.
-    pub places: watch::Sender<Option<(LabelId, FrameId)>>,
+    /// The newest addresses to look up, and their function: files and lines are wanted.
+    pub places: watch::Sender<Option<(LabelId, Vec<FrameId>)>>,
     /// Requests to save.
     pub saves: mpsc::UnboundedSender<SaveRequest>,
     /// Commands about events.
@@ -266,7 +266,7 @@ fn apply(app: &mut App, event: Event, link: &Link, guard: &mut terminal::Guard) 
             // The receiver is closed only when the program is ending.
             Effect::Ask(request) => drop(link.requests.send(*request)),
             Effect::List(addresses, by) => drop(link.listings.send(Some((addresses, by)))),
-            Effect::Locate(label, frame) => drop(link.places.send(Some((label, frame)))),
+            Effect::Locate(label, frames) => drop(link.places.send(Some((label, frames)))),
             Effect::Save(order) => drop(link.saves.send(order)),
             Effect::Events(order) => drop(link.orders.send(order)),
             Effect::Copy(text) => terminal::copy(&text)?,

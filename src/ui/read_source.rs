@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::profile::{FrameId, FrameKind, LabelId, Listing, Snapshot, SourceLocation};
+use crate::profile::{ADDRESSES_OF_A_LINE, FrameId, FrameKind, LabelId, Listing, Snapshot, SourceLocation, hottest_line};
 
 use super::app::App;
 use super::keys::{Action, a_move};
 use super::messages::Effect;
-use super::source::Source;
+use super::source::{Hottest, Source};
 use super::view::View;
 
 impl App {
@@ -126,13 +126,13 @@ impl App {
         }
     }
 
-    pub(super) fn take_place(&mut self, asked: (LabelId, FrameId), place: Option<SourceLocation>) {
-        if self.hottest.asked == Some(asked) {
-            self.hottest.found = place.map(|place| (asked.0, place));
+    pub(super) fn take_lines(&mut self, label: LabelId, lines: Vec<(FrameId, SourceLocation)>) {
+        if self.hottest.label == Some(label) {
+            self.hottest.lines.extend(lines);
         }
     }
 
-    /// Requests the listing, and the hottest line of the function under the cursor.
+    /// Requests the listing, and the lines of the heaviest addresses of the function under the cursor.
     pub(super) fn ask_for_code(&mut self, effects: &mut Vec<Effect>) {
         let now = self.scene.snapshot.now;
         if let Some(source) = &mut self.source {
@@ -140,17 +140,25 @@ impl App {
             return;
         }
         let wanted = self.addresses_wanted();
-        let addresses = self.scene.snapshot.addresses.as_ref().filter(|addresses| Some(addresses.label) == wanted);
-        let asked = addresses.and_then(|addresses| Some((addresses.label, addresses.frames.first()?.frame)));
-        if let Some(asked) = asked.filter(|asked| self.hottest.asked != Some(*asked)) {
-            self.hottest.asked = Some(asked);
-            effects.push(Effect::Locate(asked.0, asked.1));
+        let Some(addresses) = self.scene.snapshot.addresses.as_ref().filter(|addresses| Some(addresses.label) == wanted) else {
+            return;
+        };
+        if self.hottest.label != wanted {
+            self.hottest = Hottest { label: wanted, ..Hottest::default() };
+        }
+        let frames: Vec<FrameId> = addresses.frames.iter().take(ADDRESSES_OF_A_LINE).map(|weight| weight.frame).collect();
+        // A newer question replaces an older one that waits, so it has all addresses.
+        if frames.iter().any(|frame| !self.hottest.asked.contains(frame)) {
+            self.hottest.asked.extend(&frames);
+            effects.push(Effect::Locate(addresses.label, frames));
         }
     }
 
     /// Returns file and line where the function under the cursor is hottest, if they are known.
     pub fn hottest_place(&self) -> Option<&SourceLocation> {
-        let wanted = self.addresses_wanted().filter(|_| self.source.is_none())?;
-        self.hottest.found.as_ref().filter(|(label, _)| *label == wanted).map(|(_, place)| place)
+        let wanted = self.addresses_wanted().filter(|wanted| self.source.is_none() && self.hottest.label == Some(*wanted))?;
+        let addresses = self.scene.snapshot.addresses.as_ref().filter(|addresses| addresses.label == wanted)?;
+        let weights = addresses.frames.iter().take(ADDRESSES_OF_A_LINE);
+        hottest_line(weights.filter_map(|weight| Some((*weight, self.hottest.lines.get(&weight.frame)?))))
     }
 }

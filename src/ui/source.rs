@@ -8,6 +8,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use rustc_hash::{FxHashMap, FxHashSet};
+
 use crate::profile::{Addresses, FrameId, FrameKind, LabelId, Listing, Names, RowWeights, Rows, SourceLocation, Timestamp};
 
 use super::keys::Action;
@@ -217,10 +219,8 @@ impl Source {
 
     /// Moves to the next hot row; the first follows the last.
     pub(super) fn next_hot(&mut self, forward: bool, height: usize) -> bool {
-        let own = self.weights.all.0 > 0;
-        let part = |weight: &(u64, u64)| if own { weight.0 } else { weight.1 };
-        let all = part(&self.weights.all);
-        let is_hot = |weight: &(u64, u64)| part(weight) > 0 && part(weight) * 1000 >= all * HOT;
+        let (_, all) = self.weights.all;
+        let is_hot = |(_, total): &(u64, u64)| *total > 0 && total * 1000 >= all * HOT;
         let hot = || self.weights.rows.iter().enumerate().filter(|(_, weight)| is_hot(weight)).map(|(at, _)| at);
         let next = if forward {
             hot().find(|at| *at > self.place.at).or_else(|| hot().next())
@@ -255,9 +255,10 @@ impl Source {
     }
 }
 
-/// The source line where the function under the cursor is hottest.
+/// Source lines of the heaviest addresses of the function under the cursor.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hottest {
-    pub(super) asked: Option<(LabelId, FrameId)>,
-    pub(super) found: Option<(LabelId, SourceLocation)>,
+    pub(super) label: Option<LabelId>,
+    pub(super) asked: FxHashSet<FrameId>,
+    pub(super) lines: FxHashMap<FrameId, SourceLocation>,
 }

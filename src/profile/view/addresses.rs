@@ -19,6 +19,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::profile::{Folding, FrameId, FrameKind, Label, LabelId, Names, StackId};
 
+/// Most addresses of a function whose lines are looked up to find its hottest line.
+pub const ADDRESSES_OF_A_LINE: usize = 16;
+
 /// An address, and its weight in the samples that are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameWeight {
@@ -30,6 +33,14 @@ pub struct FrameWeight {
     pub total: u64,
 }
 
+impl FrameWeight {
+    /// Returns the key by which addresses are ordered. The total weight comes first: where a function mostly calls, its hottest line is the
+    /// call. Where it does not, own and total weight are nearly the same.
+    pub fn rank(&self) -> (u64, u64) {
+        (self.total, self.own)
+    }
+}
+
 /// The addresses of one function. For a function without a name, these are all addresses of its object that have no name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
@@ -39,7 +50,7 @@ pub struct Addresses {
     pub own: u64,
     /// Weight of the samples that have it in their stack.
     pub total: u64,
-    /// Its addresses, ordered by own weight, then by total weight: the heaviest first.
+    /// Its addresses, the heaviest first: see [`FrameWeight::rank`].
     pub frames: Vec<FrameWeight>,
 }
 

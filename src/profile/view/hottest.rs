@@ -1,10 +1,10 @@
-//! The hottest address of each function, for code that needs one source line for a function.
+//! The heaviest addresses of each function, for code that needs one source line for a function.
 
 use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
 
-use crate::profile::{EventSource, FrameId, LabelId, Names, Profile, StackId};
+use crate::profile::{ADDRESSES_OF_A_LINE, EventSource, FrameId, FrameWeight, LabelId, Names, Profile, StackId};
 
 /// The weight of an address: of the samples that end there, and of all samples that go through it.
 type Weight = (u64, u64);
@@ -12,18 +12,20 @@ type Weight = (u64, u64);
 /// The most stacks that a search reads. It takes the newest ones. Callers hold the profile's lock meanwhile, and other users' samples wait.
 /// A user whose programs make millions of stacks must not delay them.
 const MOST_STACKS: usize = 1 << 19;
+/// Most callers of an address among which it is looked for. In a recursion over more frames, a sample may count several times.
+const MOST_CALLERS: usize = 64;
 
-/// Returns the address of each of these functions where most samples ended. For functions that only call others, returns the address that
-/// most samples went through. The heaviest come first.
+/// Returns the heaviest addresses of each of these functions, [`ADDRESSES_OF_A_LINE`] at most. Functions and addresses with the most weight
+/// come first: see [`FrameWeight::rank`].
 ///
-/// Reads all samples in the store, or those of one source, if their stacks are among the newest 524,288. While it runs, it takes 8 bytes
+/// Reads all samples in the store, or those of one source, if their stacks are among the newest 524,288. While it runs, it takes 16 bytes
 /// for each stack and about 24 for each address.
-pub fn hottest_addresses(
+pub fn heaviest_addresses(
     profile: &Profile,
     names: &Names,
     source: Option<EventSource>,
     functions: impl Iterator<Item = LabelId>,
-) -> Vec<(LabelId, FrameId)> {
+) -> Vec<(LabelId, Vec<FrameWeight>)> {
     let mut by_function: FxHashMap<LabelId, (LabelId, FxHashMap<FrameId, Weight>)> =
         functions.map(|label| (names.labels.current(label), (label, FxHashMap::default()))).collect();
     let mut add = |label: LabelId, frame: FrameId, own: u64, total: u64| {
@@ -50,6 +52,7 @@ pub fn hottest_addresses(
             add(label, frame, own, 0);
         }
     }
+    let above = callers_of(profile, oldest);
     // A stack comes after its callers. In reverse order, the weight of all its callees is already known.
     for stack in stacks() {
         let total = place(stack).and_then(|place| weights.get(place)).copied().unwrap_or(0);
@@ -57,17 +60,48 @@ pub fn hottest_addresses(
         if let Some(weight) = place(caller).and_then(|place| weights.get_mut(place)) {
             *weight = weight.saturating_add(total);
         }
-        names.labels_of(frame, |label| add(label, frame, 0, total));
+        // In a recursion, each sample counts once: at the outermost of its stacks that end with this address.
+        let may_recur = place(stack).and_then(|place| above.get(place)).is_none_or(|above| above & bit_of(frame) != 0);
+        if !may_recur || !profile.stacks.frames(caller).take(MOST_CALLERS).any(|above| above == frame) {
+            names.labels_of(frame, |label| add(label, frame, 0, total));
+        }
     }
-    let mut hottest: Vec<(Weight, LabelId, FrameId)> = by_function
+    let mut heaviest: Vec<(LabelId, Vec<FrameWeight>)> = by_function
         .into_values()
-        .filter_map(|(label, addresses)| {
-            let (frame, weight) = addresses.into_iter().max_by_key(|(frame, weight)| (*weight, Reverse(*frame)))?;
-            Some((weight, label, frame))
+        .filter(|(_, addresses)| !addresses.is_empty())
+        .map(|(label, addresses)| {
+            let weights = addresses.into_iter().map(|(frame, (own, total))| FrameWeight { frame, own, total });
+            let mut weights: Vec<FrameWeight> = weights.collect();
+            weights.sort_unstable_by_key(|weight| (Reverse(weight.rank()), weight.frame));
+            weights.truncate(ADDRESSES_OF_A_LINE);
+            (label, weights)
         })
         .collect();
-    hottest.sort_unstable_by_key(|(weight, label, _)| (Reverse(*weight), *label));
-    hottest.into_iter().map(|(_, label, frame)| (label, frame)).collect()
+    heaviest.sort_unstable_by_key(|(label, weights)| (Reverse(weights.first().map(FrameWeight::rank)), *label));
+    heaviest
+}
+
+/// Returns the bit of a frame in a set of frames: different frames may have the same.
+fn bit_of(frame: FrameId) -> u64 {
+    1 << (frame.0.wrapping_mul(0x9e37_79b9) >> 26)
+}
+
+/// Returns for each stack from `oldest` on the set of the frames that call its innermost frame. A stack whose callers are older has all.
+fn callers_of(profile: &Profile, oldest: usize) -> Vec<u64> {
+    let mut above = vec![0u64; profile.stacks.len().saturating_sub(oldest)];
+    for place in 0..above.len() {
+        let split = |stack: usize| profile.stacks.split(StackId(u32::try_from(stack).ok()?));
+        let Some((caller, _)) = split(oldest + place) else { continue };
+        let caller = caller.0 as usize;
+        let of_caller = match (split(caller), caller.checked_sub(oldest).and_then(|caller| above.get(caller))) {
+            // The root.
+            (None, _) => 0,
+            (Some((_, frame)), Some(above)) => above | bit_of(frame),
+            (Some(_), None) => u64::MAX,
+        };
+        above.iter_mut().skip(place).take(1).for_each(|above| *above = of_caller);
+    }
+    above
 }
 
 #[cfg(test)]
@@ -76,7 +110,7 @@ mod tests {
     use crate::profile::{FileOffset, Frame, FrameKind, Object, ObjectKind, Sample, Thread};
 
     #[test]
-    fn the_address_with_most_samples_of_its_own_speaks_for_a_function() {
+    fn the_heaviest_addresses_speak_for_a_function() {
         let names = Names::default();
         let object = names.objects.intern(Object { kind: ObjectKind::Elf, path: "/usr/bin/shop".into(), ..Object::default() });
         let at = |offset| names.intern_frame(Frame::File { object, offset: FileOffset(offset), is_return: false }).0;
@@ -94,9 +128,22 @@ mod tests {
         let other = Sample { weight: 99, source: EventSource(1), ..Sample::default() };
         profile.record(Thread::default(), [main, call], other);
         let functions = [of_main, parse, inlined, label("never seen")];
-        let found = hottest_addresses(&profile, &names, Some(EventSource::CLOCK), functions.into_iter());
+        let found = heaviest_addresses(&profile, &names, Some(EventSource::CLOCK), functions.into_iter());
+        let weight = |frame, own, total| FrameWeight { frame, own, total };
         // `hot` is in code that was inlined into `parse`: it is not the own weight of `parse`.
-        assert_eq!(found, [(inlined, hot), (parse, cold), (of_main, main)]);
+        let of_parse = vec![weight(call, 1, 10), weight(hot, 0, 9), weight(cold, 3, 3)];
+        assert_eq!(found, [(of_main, vec![weight(main, 0, 13)]), (parse, of_parse), (inlined, vec![weight(hot, 9, 9)])]);
+    }
+
+    #[test]
+    fn a_recursion_counts_each_sample_once() {
+        let names = Names::default();
+        let label = |name: &str| names.labels.intern(name, "", FrameKind::User);
+        let (walk, work) = (names.intern_named(label("walk")), names.intern_named(label("work")));
+        let mut profile = Profile::default();
+        profile.record(Thread::default(), [walk, walk, walk, work], Sample { weight: 5, ..Sample::default() });
+        let found = heaviest_addresses(&profile, &names, None, [label("walk")].into_iter());
+        assert_eq!(found, [(label("walk"), vec![FrameWeight { frame: walk, own: 0, total: 5 }])]);
     }
 
     #[test]
@@ -110,7 +157,8 @@ mod tests {
         profile.stacks.intern(deep(new, MOST_STACKS));
         profile.record(Thread::default(), deep(new, 3), Sample::default());
         profile.record(Thread::default(), deep(new, MOST_STACKS), Sample::default());
-        let found = hottest_addresses(&profile, &names, None, [label("old"), label("new")].into_iter());
+        let found = heaviest_addresses(&profile, &names, None, [label("old"), label("new")].into_iter());
+        let found: Vec<_> = found.iter().map(|(label, weights)| (*label, weights[0].frame)).collect();
         assert_eq!(found, [(label("new"), new)], "the stack of the old one is too old");
     }
 }

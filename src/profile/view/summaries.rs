@@ -242,7 +242,7 @@ impl ViewBuilder {
             total: scaled(*total),
         });
         let mut frames: Vec<FrameWeight> = weights.filter(|weight| weight.total > 0).collect();
-        frames.sort_unstable_by_key(|weight| (std::cmp::Reverse((weight.own, weight.total)), weight.frame));
+        frames.sort_unstable_by_key(|weight| (std::cmp::Reverse(weight.rank()), weight.frame));
         Addresses { label: counter.label, own: scaled(counter.own), total: scaled(counter.total), frames }
     }
 }

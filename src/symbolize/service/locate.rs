@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::Service;
 use super::latest::Newest;
-use crate::profile::{Frame, FrameId, LabelId, ObjectId, ObjectKind, SourceLocation, sanitize};
+use crate::profile::{Frame, FrameId, FrameWeight, LabelId, ObjectId, ObjectKind, SourceLocation, hottest_line, sanitize};
 use crate::symbolize::dwarf::location;
 use crate::symbolize::kernel::vmlinux::same_function;
 use crate::symbolize::symbols::demangle::{Detail, demangle};
@@ -26,14 +26,17 @@ pub(crate) struct Located {
 /// Lines that are executed at each address, innermost function first. Inlined calls without a name are left out.
 type Places = Vec<Option<SourceLocation>>;
 
-/// Addresses of an object that are looked up together.
-const BATCH: usize = 64;
+/// Functions of an object that are looked up together.
+const BATCH: usize = 16;
 
-/// Finds lines for the cursor: of a frame's innermost function, or of another function at the frame.
+/// Lines of some addresses of a function.
+type Lines = Vec<(FrameId, SourceLocation)>;
+
+/// Finds lines for the cursor: of a frame's innermost function, or of the addresses of a function.
 #[derive(Default)]
 pub(crate) struct Locator {
     innermost: Arc<Newest<FrameId, Option<SourceLocation>>>,
-    named: Arc<Newest<(LabelId, FrameId), Option<SourceLocation>>>,
+    named: Arc<Newest<(LabelId, Vec<FrameId>), Lines>>,
 }
 
 impl Locator {
@@ -47,28 +50,21 @@ impl Locator {
         })
     }
 
-    /// Asks about the function with this name.
-    pub(crate) fn ask_named(
-        &self,
-        service: &Arc<Service>,
-        label: LabelId,
-        frame: FrameId,
-    ) -> oneshot::Receiver<Option<SourceLocation>> {
-        self.named.ask(service, (label, frame), |service, (label, frame)| {
-            let object = service.names.frames.get(frame)?.object();
-            let chains = chains(service, object, &[frame]);
+    /// Asks about addresses of the function with this name. Answers for those that are in the object of the first one.
+    pub(crate) fn ask_named(&self, service: &Arc<Service>, label: LabelId, frames: Vec<FrameId>) -> oneshot::Receiver<Lines> {
+        self.named.ask(service, (label, frames), |service, (label, frames)| {
+            let object_of = |frame: &FrameId| service.names.frames.get(*frame).map(|frame| frame.object());
+            let Some(object) = frames.first().and_then(object_of) else { return Lines::new() };
+            let frames: Vec<FrameId> = frames.into_iter().filter(|frame| object_of(frame) == Some(object)).collect();
+            let chains = chains(service, object, &frames).unwrap_or_default();
             service.objects.shrink();
-            let chain = chains?.pop()?;
-            chain.into_iter().rev().find(|located| located.label == label)?.location
+            frames.into_iter().zip(chains).filter_map(|(frame, chain)| Some((frame, line_of(label, chain)?))).collect()
         })
     }
 
-    /// Asks about many functions, each by one of its addresses. Answers come object by object: the objects with the most questions
-    /// first, the kernel last. The work ends when the receiver is dropped.
-    pub(crate) fn ask_all(
-        service: &Arc<Service>,
-        questions: Vec<(LabelId, FrameId)>,
-    ) -> UnboundedReceiver<(LabelId, SourceLocation)> {
+    /// Asks for the hottest lines of many functions, each by its heaviest addresses. Answers come object by object: the objects with the
+    /// most questions first, the kernel last. The work ends when the receiver is dropped.
+    pub(crate) fn ask_all(service: &Arc<Service>, questions: Questions) -> UnboundedReceiver<(LabelId, SourceLocation)> {
         let (sender, receiver) = unbounded_channel();
         let (handle, service) = (service.handle.clone(), Arc::clone(service));
         let answer = move || {
@@ -76,12 +72,16 @@ impl Locator {
                 // Two functions of the kernel may be in different files: see `places`.
                 let batch = if object == ObjectId::KERNEL { 1 } else { BATCH };
                 for questions in questions.chunks(batch) {
-                    let frames: Vec<FrameId> = questions.iter().map(|(_, frame)| *frame).collect();
-                    for ((label, _), chain) in questions.iter().zip(chains(&service, object, &frames).unwrap_or_default()) {
+                    let frames: Vec<FrameId> =
+                        questions.iter().flat_map(|(_, weights)| weights).map(|weight| weight.frame).collect();
+                    let mut chains = chains(&service, object, &frames).unwrap_or_default().into_iter();
+                    for (label, weights) in questions {
                         let current = service.names.labels.current(*label);
-                        let found = chain.into_iter().rev().find(|located| located.label == current);
-                        let Some(location) = found.and_then(|located| located.location) else { continue };
-                        drop(sender.send((*label, location)));
+                        let lines = weights.iter().zip(chains.by_ref()).map(|(weight, chain)| (*weight, line_of(current, chain)));
+                        let lines: Vec<_> = lines.collect();
+                        let known = lines.iter().filter_map(|(weight, line)| Some((*weight, line.as_ref()?)));
+                        let Some(line) = hottest_line(known).cloned() else { continue };
+                        drop(sender.send((*label, line)));
                     }
                     if sender.is_closed() || service.stopped.load(Ordering::Relaxed) {
                         return service.objects.shrink();
@@ -95,12 +95,21 @@ impl Locator {
     }
 }
 
-/// Groups the questions by object.
-fn by_object(service: &Service, questions: Vec<(LabelId, FrameId)>) -> Vec<(ObjectId, Vec<(LabelId, FrameId)>)> {
-    let mut objects: BTreeMap<ObjectId, Vec<(LabelId, FrameId)>> = BTreeMap::new();
-    for (label, frame) in questions {
-        if let Some(known) = service.names.frames.get(frame) {
-            objects.entry(known.object()).or_default().push((label, frame));
+/// Returns the line of the function with this name among the functions at an address.
+fn line_of(label: LabelId, chain: Vec<Located>) -> Option<SourceLocation> {
+    chain.into_iter().rev().find(|located| located.label == label)?.location
+}
+
+type Questions = Vec<(LabelId, Vec<FrameWeight>)>;
+
+/// Groups the questions by the object of their heaviest address, and drops addresses in other objects.
+fn by_object(service: &Service, questions: Questions) -> Vec<(ObjectId, Questions)> {
+    let mut objects: BTreeMap<ObjectId, Questions> = BTreeMap::new();
+    let object_of = |weight: &FrameWeight| service.names.frames.get(weight.frame).map(|frame| frame.object());
+    for (label, mut weights) in questions {
+        if let Some(object) = weights.first().and_then(object_of) {
+            weights.retain(|weight| object_of(weight) == Some(object));
+            objects.entry(object).or_default().push((label, weights));
         }
     }
     let mut in_order: Vec<_> = objects.into_iter().collect();

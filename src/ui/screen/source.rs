@@ -51,6 +51,8 @@ fn draw_title(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) {
     let file = match source.rows() {
         Some(Ok(rows)) => match (source.pane, rows.rows.get(at)) {
             (Pane::Source, Some(row)) => format!("{}:{}", rows.file, row.place),
+            // Instructions of the running kernel have no other file.
+            _ if *rows.file == *label.short_object() => String::new(),
             _ => rows.file.to_string(),
         },
         _ => String::new(),
@@ -114,7 +116,10 @@ fn draw_row(app: &App, source: &Source, index: usize, row: &Row, digits: usize, 
     let figures = format!("{:>7} {:>7}  ", share(own), share(total));
     let x = put(buffer, line, line.x, line.y, &figures, if own > 0 { Style::new() } else { app.scene.theme.dim() });
     let place = Rect { x, width: BAR.min(line.right().saturating_sub(x)), ..line };
-    bar(&app.scene, own as f64 / whole.max(1) as f64, place, app.scene.theme.bar(), buffer);
+    // What the line calls is darker than what it does itself.
+    let part = |part: u64| part.min(whole) as f64 / whole.max(1) as f64;
+    bar(&app.scene, part(total), place, app.scene.theme.dim(), buffer);
+    bar(&app.scene, part(own), place, app.scene.theme.bar(), buffer);
     let x = x + BAR;
     let place = match source.pane {
         Pane::Source => format!(" {:>digits$}  ", row.place),
@@ -122,7 +127,7 @@ fn draw_row(app: &App, source: &Source, index: usize, row: &Row, digits: usize, 
     };
     let x = put(buffer, line, x, line.y, &place, app.scene.theme.dim());
     let hidden = text::head(&row.text, source.shift).len();
-    let hot = own * 10 >= whole.max(1);
+    let hot = total * 10 >= whole.max(1);
     put(buffer, line, x, line.y, &row.text[hidden..], if hot { app.scene.theme.strong() } else { Style::new() });
 }
 

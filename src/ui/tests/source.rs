@@ -309,18 +309,18 @@ fn what_has_no_source_is_told_in_one_sentence() {
 fn the_detail_line_tells_where_the_function_is_hottest() {
     let mut reading = Reading::new();
     let asked = reading.asked();
-    let Some(Effect::Locate(label, frame)) = asked.last() else { panic!("{asked:?}") };
-    assert_eq!((*label, *frame), (reading.hot, reading.frames[0]));
-    let place = |line| Some(SourceLocation { file: "/src/hot.c".into(), line });
-    reading.bench.send(Event::Located(reading.hot, reading.frames[1], place(1)));
-    assert!(!reading.bench.screen(160, 24).contains("/src/hot.c"), "of another address");
-    reading.bench.send(Event::Located(reading.hot, reading.frames[0], place(7)));
+    let Some(Effect::Locate(label, frames)) = asked.last() else { panic!("{asked:?}") };
+    assert_eq!((*label, frames.contains(&reading.frames[0])), (reading.hot, true));
+    let place = |line| SourceLocation { file: "/src/hot.c".into(), line };
+    reading.bench.send(Event::Located(LabelId(0), vec![(reading.frames[0], place(1))]));
+    assert!(!reading.bench.screen(160, 24).contains("/src/hot.c"), "of another function");
+    reading.bench.send(Event::Located(reading.hot, vec![(reading.frames[0], place(7))]));
     let screen = reading.bench.screen(160, 24);
     assert!(screen.lines().rev().nth(1).unwrap().contains("% of prog)  /src/hot.c:7"), "{screen}");
     reading.bench.keys("k");
     assert!(!reading.bench.screen(160, 24).contains("/src/hot.c"), "that is another function's");
     reading.bench.keys("j2");
-    reading.bench.send(Event::Located(reading.hot, reading.frames[0], place(7)));
+    reading.bench.send(Event::Located(reading.hot, vec![(reading.frames[0], place(7))]));
     let screen = reading.bench.screen(160, 24);
     assert!(screen.contains("ns::hot(int)  prog  self ") && screen.contains("%)  /src/hot.c:7"), "{screen}");
 }

@@ -513,7 +513,7 @@ proptest! {
         }
         let found = builder.addresses(1, Timestamp(now));
         prop_assert_eq!((found.own, found.total), whole);
-        let ordered = found.frames.windows(2).all(|two| (two[0].own, two[0].total) >= (two[1].own, two[1].total));
+        let ordered = found.frames.windows(2).all(|two| two[0].rank() >= two[1].rank());
         prop_assert!(ordered, "the heaviest first");
         let found: BTreeMap<FrameId, (u64, u64)> = found.frames.iter().map(|row| (row.frame, (row.own, row.total))).collect();
         prop_assert_eq!(found, weights);
