@@ -297,8 +297,6 @@ static __always_inline void find_other_states(struct cpu_state *cpu)
 	if (!runtime->interpreters || read_word(runtime->interpreters, &youngest) || !youngest ||
 	    read_word(youngest + runtime->interpreter_next, &next) || !next)
 		return;
-	/* Where a state names the stack of its calls, and that stack is not known to its end, the state may be the thread's or not. */
-	script->states_missing = runtime->loop != NO_FIELD && cpu->walk.end != USER_END_ROOT;
 	script->next_state = 0;
 	script->next_interpreter = youngest;
 	for (int i = 0; i < MAX_STATES_CHECKED / CHECKED_AT_ONCE; i++) {
