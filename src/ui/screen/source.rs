@@ -119,7 +119,9 @@ fn draw_row(app: &App, source: &Source, index: usize, row: &Row, digits: usize, 
     // What the line calls is darker than what it does itself.
     let part = |part: u64| part.min(whole) as f64 / whole.max(1) as f64;
     bar(&app.scene, part(total), place, app.scene.theme.dim(), buffer);
-    bar(&app.scene, part(own), place, app.scene.theme.bar(), buffer);
+    // Ends at a whole cell: a part of a cell would leave a gap in the bar of the total.
+    let of_own = if own < total { (part(own) * f64::from(BAR)).round() / f64::from(BAR) } else { part(own) };
+    bar(&app.scene, of_own, place, app.scene.theme.bar(), buffer);
     let x = x + BAR;
     let place = match source.pane {
         Pane::Source => format!(" {:>digits$}  ", row.place),
