@@ -92,7 +92,7 @@ static KEPT: OnceLock<CapabilitySet> = OnceLock::new();
 /// Further capabilities of the collecting thread. It holds them only while it attaches to an event: the kernel requires them for uprobes.
 static RESERVE: OnceLock<CapabilitySet> = OnceLock::new();
 
-/// The nice value with which flametop was started.
+/// The nice value of flametop's start.
 static NICE: OnceLock<i32> = OnceLock::new();
 
 /// Decides once which capabilities threads keep. Call it before the first thread begins.

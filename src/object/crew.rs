@@ -105,7 +105,7 @@ impl Drop for Waiting {
 /// Gives a worker the lowest priority. For workers that were left behind and may be computing, for users other than root: these users
 /// should get CPU time in their own processes only. The worker cannot have its priority back, so it must end after its work.
 pub(crate) fn give_way(thread: Pid) {
-    /// The nice value for which the scheduler gives the smallest share: 15 of 1,024 beside a process at nice 0.
+    /// The scheduler gives the smallest share for it: 15, where a process at nice 0 gets 1,024.
     const LOWEST: i32 = 19;
     // On Linux, this is the priority of one thread. The thread may have ended.
     let _ = rustix::process::setpriority_process(Some(thread), LOWEST);

@@ -21,7 +21,7 @@ use crate::profile::{Tgid, UserId};
 
 /// Most program headers that a file may have: see `MAX_SEGMENTS` of the images that name functions.
 const MAX_SEGMENTS: u16 = 4096;
-/// Segments of a file that are looked at, and places in the file where the code may be. Programs have about four segments, and one place,
+/// Most segments of a file that are compared with each other, and most places in the file where the code may be. Programs have about four segments, and one place,
 /// or two if a page of the file belongs to two segments.
 const MAX_LOADS: usize = 64;
 const MAX_PLACES: usize = 16;

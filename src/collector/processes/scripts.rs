@@ -56,7 +56,7 @@ pub struct ScriptCounts {
     pub processes_refused: u64,
 }
 
-/// Budgets of functions that may still be read, for each user. What has cost more than was known before leaves a debt.
+/// Budgets of functions that may still be read, for each user. Costs that are known only afterwards may leave a debt.
 #[derive(Default)]
 pub(crate) struct FunctionReads {
     left: FxHashMap<UserId, (i64, u64)>,

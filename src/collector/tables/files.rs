@@ -85,7 +85,7 @@ impl Files {
     pub(super) fn insert(&mut self, file: KnownFile, user: UserId) {
         let KnownFile { key, modified, build_id, users, is_hosts, path } = file;
         let of_inode = self.by_inode.entry((key.device(), key.inode)).or_default();
-        // What is known of a file that was verified stays.
+        // Facts about a verified file stay.
         if users == For::All || !of_inode.iter().any(|known| known.key == key) {
             of_inode.retain(|known| known.key != key);
             if of_inode.len() == MOST_OF_INODE {

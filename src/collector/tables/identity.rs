@@ -13,8 +13,8 @@
 //! overlayfs: the kernel's mapping has the superblock and inode of the layer's file, but stat returns those of the overlay. Only the lower
 //! 32 bits of the inode number are compared (the upper bits may name the layer). A user who mounts an overlay in a user namespace could
 //! choose both numbers. So the file is verified only if root has mounted the overlay, in our own mount namespace or in that of the process.
-//! The latter counts only if the initial user namespace owns it (containers that are not rootless). What any other user runs from another
-//! overlay, as in a rootless container, has a table that serves this user alone: it can mislead nobody else. Root gets none.
+//! The latter counts only if the initial user namespace owns it (containers that are not rootless). Files on
+//! another overlay, as in a rootless container, have a table that serves their user alone: it can mislead nobody else. Root gets none.
 
 use crate::collector::sys::machine;
 use crate::collector::wire::records::ObjectKey;

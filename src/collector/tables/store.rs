@@ -5,8 +5,8 @@
 //! objects:    number ─► place, names, charged user                     unplaced:   made, and waits for room
 //! ```
 //!
-//! No user decides for another. A request, a pause and a refusal are those of one user: if another user runs the same file, the file is
-//! requested again, and the user's own line of the queue decides when. The first table serves all users if flametop has opened the file
+//! No user decides for another. A request, a pause and a refusal are those of one user. If another user runs the same file, the file is
+//! requested again, and waits in that user's line of the queue. The first table serves all users if flametop has opened the file
 //! that is mapped, and ends all other requests. Else it serves the user who has mapped the file: see [`identity`](super::identity).
 //!
 //! Bounds: there are at most as many objects, and as many names, as the kernel has places. Those that nothing needs go before: [`unused`].
@@ -225,7 +225,7 @@ impl Inner {
         }
     }
 
-    /// Returns the object to which a file leads for a user.
+    /// Returns the object that a user's processes with this file use.
     fn object_of(&self, key: ObjectKey, user: UserId) -> Option<u64> {
         let number = |file| match self.states.get(&file) {
             Some(TableState::Done(number)) => Some(*number),

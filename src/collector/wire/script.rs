@@ -319,7 +319,7 @@ impl<'a> Script<'a> {
 
 /// Returns the innermost call of the interpreter's loop among these native frames.
 ///
-/// If the loop's code is not known there (it may be many functions, and compilers put what rarely runs elsewhere), it is in one of the
+/// The loop's code may not be known there: it may be many functions, and compilers move code that rarely runs. Then it is in one of the
 /// groups of frames that follow each other in the interpreter's file. A group with a loop has a function that calls the loop, so it has
 /// two frames or more. Other code calls the innermost group for memory and locks more often than to run functions. So the group after it
 /// is taken if there is one, and the outermost frame of that group.
