@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use crossterm::event::{KeyEvent, KeyEventKind};
 
-use crate::profile::{
-    Direction, EventSource, Filter, Grouping, LabelId, Names, Pattern, Query, Request, Snapshot, Target, Timestamp,
-};
+use crate::profile::{Direction, EventSource, Filter, Grouping, LabelId, Names, Pattern, Query, Request, Snapshot, Target};
 
 use super::keys::{self, Action, a_move, is_ctrl_c};
 use super::messages::{Effect, Event, EventName, Message, SaveRequest, Saved, Status};
@@ -55,6 +53,8 @@ pub struct App {
     /// The seconds in the time strip where the mouse's button went down.
     pub(super) drag_from: Option<(u64, u64)>,
     pub(super) search_before: Option<Pattern>,
+    /// Whether the first match is to be shown as soon as the first picture is there.
+    pub(super) match_awaited: bool,
     pub(super) pending_save: Option<SaveRequest>,
     pub(super) save_offer: SaveOffer,
 }
@@ -84,6 +84,7 @@ impl App {
             rows_of: RowsOf::default(),
             drag_from: None,
             search_before: None,
+            match_awaited: false,
             pending_save: None,
             save_offer,
         }
@@ -189,6 +190,9 @@ impl App {
         let snapshot = Arc::clone(&self.scene.snapshot);
         self.take_addresses(&snapshot);
         self.views.each(|view| view.refresh(&self.scene));
+        if !self.scene.is_counting() && std::mem::take(&mut self.match_awaited) && self.scene.search.is_some() {
+            self.next_match(true);
+        }
     }
 
     /// Follows the picture to other tables of names. Labels in the state are looked up there by their text.
@@ -272,7 +276,7 @@ impl App {
             Action::Show(view) => self.show(view),
             Action::Freeze if self.scene.is_file() => self.scene.say("nothing to freeze: a file does not change".to_owned()),
             // Before the first picture there is nothing to freeze.
-            Action::Freeze if self.scene.frozen.is_some() || self.scene.snapshot.now == Timestamp(0) => self.scene.frozen = None,
+            Action::Freeze if self.scene.frozen.is_some() || self.scene.is_counting() => self.scene.frozen = None,
             Action::Freeze => self.scene.frozen = Some(self.scene.snapshot.now),
             Action::MarkBaseline => self.scene.mark_baseline(),
             Action::Compare => self.scene.toggle_difference(),

@@ -50,6 +50,10 @@ impl App {
         let Some(pattern) = self.scene.search.clone() else {
             return self.scene.say(format!("no search is active; {} starts one", self.scene.keys.first(Action::Search)));
         };
+        if self.scene.is_counting() {
+            self.match_awaited = true;
+            return self.scene.say(format!("counting …; the first match of /{}/ will be shown", pattern.source()));
+        }
         // The key must not wait for the engine's answer: until it arrives, names are compared here.
         let snapshot = Arc::clone(&self.scene.snapshot);
         let answer = snapshot.search.as_ref().filter(|found| found.pattern == pattern);
@@ -58,16 +62,23 @@ impl App {
             Some(found) => found.matches(label),
             None => pattern.matches(names.labels.name(label)),
         };
-        let moved = self.views.get_mut(self.scene.view).next_match(&self.scene, &found, forward);
-        let moved = moved.or_else(|| {
-            self.scene.view = View::Flame;
-            self.views.flame.next_match(&self.scene, &found, forward)
+        let in_view = self.views.get_mut(self.scene.view).next_match(&self.scene, &found, forward);
+        // A name that a table does not have may be in the graph.
+        let moved = in_view.filter(|moved| moved.of > 0).unwrap_or_else(|| {
+            let moved = self.views.flame.next_match(&self.scene, &found, forward).unwrap_or_default();
+            if moved.of > 0 {
+                self.scene.view = View::Flame;
+            }
+            moved
         });
-        self.scene.say(match moved {
-            None | Some(Match { of: 0, .. }) => format!("no match of /{}/ in view", pattern.source()),
-            Some(Match { number, of }) => {
+        let Match { number, of, is_zoomed } = moved;
+        self.scene.say(match of {
+            0 => format!("no match of /{}/ in view", pattern.source()),
+            _ => {
                 let order = if self.scene.view == View::Flame && of > 1 { ", heaviest first" } else { "" };
-                format!("match {number} of {of}{order}")
+                let back = self.scene.keys.first(Action::ZoomOut);
+                let zoomed = if is_zoomed { format!("; too narrow without this zoom, {back} goes back") } else { String::new() };
+                format!("match {number} of {of}{order}{zoomed}")
             }
         });
     }

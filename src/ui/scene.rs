@@ -188,6 +188,11 @@ impl Scene {
             || self.shows_recursion()
     }
 
+    /// Returns whether the first picture has not been made yet. It is unknown until then whether there are samples.
+    pub(super) fn is_counting(&self) -> bool {
+        self.snapshot.now == Timestamp(0)
+    }
+
     /// Returns whether a file is shown. A file has no time, CPUs and cgroups.
     pub(super) fn is_file(&self) -> bool {
         self.status.frequency == 0

@@ -4,6 +4,7 @@ mod compare;
 mod events;
 mod names;
 mod orientation;
+mod search;
 mod sizes;
 mod source;
 mod time;
@@ -37,17 +38,21 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let names = Arc::new(Names::default());
-        let mut profile = Profile::beside(&names, Limits::default());
-        let stacks: [(u32, &str, &str, u64); 5] = [
+        Bench::of(&[
             (10, "nginx", "_start;main;worker;parse", 40),
             (10, "nginx", "_start;main;worker;send;memcpy", 20),
             (10, "nginx", "_start;main;log", 5),
             (20, "postgres", "_start;main;exec;scan;memcpy", 30),
             (20, "postgres", "_start;main;exec;sort", 5),
-        ];
+        ])
+    }
+
+    /// `stacks`: process, its name, its stack from the root, and the number of its samples.
+    fn of(stacks: &[(u32, &str, &str, u64)]) -> Bench {
+        let names = Arc::new(Names::default());
+        let mut profile = Profile::beside(&names, Limits::default());
         let mut time = 0;
-        for (tgid, process, path, count) in stacks {
+        for &(tgid, process, path, count) in stacks {
             let process = names.labels.intern(process, "", FrameKind::Process);
             // Each process is in a cgroup with its number, on CPUs 0 and 2.
             let cgroup = CgroupId(u64::from(tgid));
@@ -209,39 +214,6 @@ fn zooming_has_a_history_and_esc_never_quits() {
     assert!(bench.others.is_empty(), "{:?}", bench.others);
     bench.keys("q");
     assert!(matches!(bench.others.as_slice(), [Effect::Quit]));
-}
-
-#[test]
-fn a_search_tells_its_share_while_it_is_typed_and_esc_takes_it_back() {
-    let mut bench = Bench::new();
-    bench.keys("/memcpy");
-    let found = bench.app.scene.snapshot.search.clone().unwrap();
-    assert_eq!((found.weight, found.nodes), (50, 2));
-    assert!(bench.screen(100, 24).contains("50.0 % of samples"));
-    bench.key(KeyCode::Enter);
-    bench.keys("n");
-    assert_eq!(bench.cursor(), "nginx;_start;main;worker;send;memcpy");
-    bench.keys("n");
-    assert_eq!(bench.cursor(), "postgres;_start;main;exec;scan;memcpy");
-    bench.keys("N");
-    assert_eq!(bench.cursor(), "nginx;_start;main;worker;send;memcpy");
-    bench.keys("/xx");
-    bench.key(KeyCode::Esc);
-    assert_eq!(bench.app.scene.search.as_ref().map(|pattern| pattern.source()), Some("memcpy"));
-    bench.keys("/(");
-    assert!(bench.screen(100, 24).contains("unclosed group"));
-}
-
-#[test]
-fn the_next_match_is_found_before_the_search_is_answered() {
-    let mut bench = Bench::new();
-    bench.keys("/memcpy");
-    // From here on, requests are not answered.
-    for code in [KeyCode::Enter, KeyCode::Char('n')] {
-        bench.app.scene.snapshot = Arc::new(Snapshot { search: None, ..(*bench.app.scene.snapshot).clone() });
-        bench.app.update(Event::Key(KeyEvent::new(code, KeyModifiers::NONE)));
-    }
-    assert!(bench.cursor().ends_with(";memcpy"), "{}", bench.cursor());
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub(in crate::ui) struct Match {
     pub(in crate::ui) number: usize,
     /// Number of matches.
     pub(in crate::ui) of: usize,
+    /// Whether another box was zoomed, because the match is too narrow in the one before.
+    pub(in crate::ui) is_zoomed: bool,
 }
 
 /// The differences between views. Implemented by the state of each view.

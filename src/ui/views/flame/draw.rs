@@ -91,10 +91,8 @@ fn tell_unseen_rows(flame: &Flame, scene: &Scene, layout: &Layout, area: Rect, b
 
 fn empty(scene: &Scene, area: Rect, buffer: &mut Buffer) {
     let filtered = !scene.filters().is_empty() || !scene.target().is_everything();
-    // Before the first answer it is unknown whether there are samples.
-    let nothing_known = scene.snapshot.now.0 == 0 && !scene.status.live;
     let words = match (filtered, scene.status.live) {
-        _ if nothing_known => "counting …",
+        _ if scene.is_counting() && !scene.status.live => "counting …",
         (true, _) => &format!(
             "no samples match: {} leaves one level, {} removes filters and target",
             scene.keys.first(Action::ZoomOut),

@@ -2,6 +2,7 @@
 
 mod detail;
 mod draw;
+mod find;
 mod state;
 
 use std::borrow::Cow;
@@ -112,8 +113,7 @@ impl ViewBehaviour for Flame {
     }
 
     fn next_match(&mut self, scene: &Scene, found: &dyn Fn(LabelId) -> bool, forward: bool) -> Option<Match> {
-        let boxes = self.boxes(scene);
-        Some(self.find_next(&scene.snapshot.tree, &boxes, found, forward, usize::from(scene.areas().body.height)))
+        Some(self.find_next(scene, found, forward))
     }
 
     fn click(&mut self, scene: &Scene, at: Position, button: Button) -> Option<Action> {

@@ -8,7 +8,6 @@ use crate::ui::graph::layout::{Layout, Options, Order, Span, frames_of, place_of
 use crate::ui::keys::Action;
 use crate::ui::place::Place;
 use crate::ui::theme::Theme;
-use crate::ui::views::Match;
 
 /// Most rows laid out below the first row on screen. The cursor can move out of sight there, and scrolling follows.
 const MARGIN_ROWS: usize = 64;
@@ -20,6 +19,8 @@ pub struct Flame {
     pub zoom: Place,
     /// The earlier zooms, for going back.
     history: Vec<Place>,
+    /// Whether a match is shown that is not drawn in the zoom before the search, which is the last of `history`.
+    is_zoomed_by_search: bool,
     /// The frame under the cursor.
     pub cursor: Place,
     /// First row on screen, counted from the root.
@@ -43,6 +44,7 @@ impl Default for Flame {
         Flame {
             zoom: Place::default(),
             history: Vec::new(),
+            is_zoomed_by_search: false,
             cursor: Place::default(),
             scroll: 0,
             root_on_top: true,
@@ -116,11 +118,13 @@ impl Flame {
         if self.cursor != self.zoom {
             self.history.push(std::mem::replace(&mut self.zoom, self.cursor.clone()));
             self.scroll = self.zoom.path.len().saturating_sub(2).min(self.scroll);
+            self.is_zoomed_by_search = false;
         }
     }
 
     /// Returns to the zoom before; `false` if nothing is zoomed.
     pub fn zoom_back(&mut self) -> bool {
+        self.is_zoomed_by_search = false;
         if let Some(before) = self.history.pop() {
             self.zoom = before;
             true
@@ -252,7 +256,7 @@ impl Flame {
     }
 
     /// Scrolls so that a row is on screen.
-    fn follow(&mut self, row: usize, height: usize) {
+    pub(super) fn follow(&mut self, row: usize, height: usize) {
         if row < self.scroll {
             self.scroll = row;
         } else if height > 0 && row >= self.scroll + height {
@@ -260,40 +264,23 @@ impl Flame {
         }
     }
 
-    /// Moves to the next box that the search found, the heaviest first.
-    pub(in crate::ui) fn find_next(
-        &mut self,
-        tree: &CallTree,
-        layout: &Layout,
-        found: impl Fn(LabelId) -> bool,
-        forward: bool,
-        height: usize,
-    ) -> Match {
-        // The innermost frame of a chain that matches.
-        let match_in = |span: &Span| {
-            let frames = if span.rest == 0 { frames_of(tree, span) } else { Vec::new() };
-            frames.into_iter().rev().find(|id| *id != CallTree::ROOT && found(tree.node(*id).label))
-        };
-        let boxes = layout
-            .rows
-            .iter()
-            .enumerate()
-            .flat_map(|(row, spans)| spans.iter().enumerate().map(move |(at, span)| (row, at, span)));
-        let mut matches: Vec<_> = boxes.filter_map(|(row, at, span)| Some((span.weight, (row, at), match_in(span)?))).collect();
-        matches.sort_by_key(|(weight, at, _)| (std::cmp::Reverse(*weight), *at));
-        let here = layout.locate(tree, &self.cursor);
-        let current = matches.iter().position(|(_, at, _)| Some(*at) == here);
-        let count = matches.len();
-        let next = match (current, forward) {
-            (Some(at), true) => (at + 1) % count.max(1),
-            (Some(at), false) => at.checked_sub(1).unwrap_or(count.saturating_sub(1)),
-            (None, true) => 0,
-            (None, false) => count.saturating_sub(1),
-        };
-        let Some(&(_, (row, _), node)) = matches.get(next) else { return Match::default() };
-        self.cursor = Place::of(tree, node);
-        self.follow(row, height);
-        Match { number: next + 1, of: count }
+    /// Returns the zoom from which the search started.
+    pub(super) fn zoom_before_search(&self) -> Place {
+        let before = self.history.last().filter(|_| self.is_zoomed_by_search);
+        before.unwrap_or(&self.zoom).clone()
+    }
+
+    /// Zooms to show a match. The zoom before the search is the next to go back to.
+    pub(super) fn zoom_to_match(&mut self, zoom: Place, before: Place) {
+        if std::mem::take(&mut self.is_zoomed_by_search) {
+            self.history.pop();
+        }
+        if zoom != before {
+            self.history.push(before);
+            self.is_zoomed_by_search = true;
+        }
+        self.scroll = zoom.path.len().saturating_sub(2).min(self.scroll);
+        self.zoom = zoom;
     }
 
     /// Returns the node under the cursor.

@@ -306,7 +306,7 @@ impl Functions {
         let Some(&at) = matches.get(next) else { return Match::default() };
         self.position.jump(at, rows.len(), height);
         self.note_anchor(&rows);
-        Match { number: next + 1, of: matches.len() }
+        Match { number: next + 1, of: matches.len(), is_zoomed: false }
     }
 
     /// Switches to the next column to sort by.
