@@ -83,8 +83,8 @@ pub struct Collector {
     table: ProcessTable,
     /// Events that were read but are younger than the last watermark, oldest first.
     events: Vec<Timed>,
-    /// Buffer for a ring's bytes, reused at each drain.
-    bytes: Vec<u8>,
+    /// Buffers for the bytes of a CPU's two rings, reused at each drain: names, and mappings with forks and exits.
+    bytes: [Vec<u8>; 2],
     happened: Happened,
     requests: Requests,
     filters: bool,
@@ -157,7 +157,7 @@ impl Collector {
             rings: BTreeMap::new(),
             table: ProcessTable::bounded(names, processes, options.memory),
             events: Vec::new(),
-            bytes: Vec::new(),
+            bytes: Default::default(),
             happened: Happened::default(),
             filters: filter,
             malformed: 0,
@@ -453,21 +453,28 @@ impl Collector {
     /// Moves events from the rings to `events`, in the order of time.
     fn read_events(&mut self) {
         for ring in self.rings.values_mut() {
-            self.bytes.clear();
-            let is_full = ring.drain(&mut self.bytes);
+            let [names, mappings] = &mut self.bytes;
+            names.clear();
+            mappings.clear();
+            let is_full = ring.drain(names, mappings);
             let mut latest = 0;
-            let rest = wire::perf_records::split(&self.bytes, |record| match wire::perf_records::parse(record) {
-                Parsed::Event(timed) => {
-                    latest = timed.time.max(latest);
-                    match self.events.last_mut().filter(|last| last.event.is_renamed_by(&timed.event)) {
-                        Some(last) => *last = timed,
-                        None => self.events.push(timed),
+            // Names come first: a program starts before its mappings are made.
+            for (bytes, of_names) in [(&*names, true), (&*mappings, false)] {
+                let rest = wire::perf_records::split(bytes, |record| match wire::perf_records::parse(record) {
+                    // Both rings have it: see `EventRings::drain`.
+                    Parsed::Event(Timed { event: Event::Fork { .. } | Event::Exit { .. }, .. }) if of_names => (),
+                    Parsed::Event(timed) => {
+                        latest = timed.time.max(latest);
+                        match self.events.last_mut().filter(|last| last.event.is_renamed_by(&timed.event)) {
+                            Some(last) => *last = timed,
+                            None => self.events.push(timed),
+                        }
                     }
-                }
-                Parsed::Ignored => (),
-                Parsed::Malformed => self.malformed += 1,
-            });
-            self.malformed += u64::from(rest > 0);
+                    Parsed::Ignored => (),
+                    Parsed::Malformed => self.malformed += 1,
+                });
+                self.malformed += u64::from(rest > 0);
+            }
             if is_full {
                 self.events.push(Timed { time: latest, event: Event::Full });
             }

@@ -74,12 +74,13 @@ impl EventRings {
         Ok(EventRings { mappings: EventRing::open(cpu, mappings, size)?, names: EventRing::open(cpu, names, size / 2)? })
     }
 
-    /// Appends all new records to `bytes`: whole records, those of each ring oldest first. Returns whether the ring of mappings was so full
-    /// that some may be lost. The kernel reports lost records only with the next record, which may come much later.
-    pub(crate) fn drain(&mut self, bytes: &mut Vec<u8>) -> bool {
-        // Names come first: a program starts before its mappings are made.
-        self.names.drain(bytes);
-        self.mappings.drain(bytes) < LONGEST_RECORD
+    /// Appends all new records to `names` and `mappings`: whole records, those of each ring oldest first. Returns whether the ring of
+    /// mappings was so full that some may be lost. The kernel reports lost records only with the next record, which may come much later.
+    ///
+    /// The kernel writes forks and exits into the ring of names, too (`perf_event_task_match`). They count in the ring of mappings only.
+    pub(crate) fn drain(&mut self, names: &mut Vec<u8>, mappings: &mut Vec<u8>) -> bool {
+        self.names.drain(names);
+        self.mappings.drain(mappings) < LONGEST_RECORD
     }
 
     /// Returns the descriptors that become readable when half of a ring was written.
@@ -163,7 +164,7 @@ impl Drop for EventRing {
 mod tests {
     use super::*;
     use crate::collector::sys::machine::{now, online_cpus};
-    use crate::collector::wire::perf_records::{self, Event, Parsed};
+    use crate::collector::wire::perf_records::{self, Event, Parsed, Timed};
 
     #[test]
     fn a_program_that_runs_is_told_from_fork_to_exit() {
@@ -172,15 +173,25 @@ mod tests {
         let mut child = std::process::Command::new("/bin/true").spawn().unwrap();
         let tgid = child.id();
         child.wait().unwrap();
-        let mut bytes = Vec::new();
-        assert!(!rings.iter_mut().any(|ring| ring.drain(&mut bytes)), "there was room for more");
-        let mut seen = Vec::new();
-        let rest = perf_records::split(&bytes, |record| {
-            if let Parsed::Event(timed) = perf_records::parse(record) {
-                seen.push(timed);
-            }
-        });
-        assert_eq!(rest, 0);
+        let (mut names, mut mappings) = (Vec::new(), Vec::new());
+        assert!(!rings.iter_mut().any(|ring| ring.drain(&mut names, &mut mappings)), "there was room for more");
+        let events = |bytes: &[u8]| {
+            let mut seen = Vec::new();
+            let rest = perf_records::split(bytes, |record| {
+                if let Parsed::Event(timed) = perf_records::parse(record) {
+                    seen.push(timed);
+                }
+            });
+            assert_eq!(rest, 0);
+            seen
+        };
+        let begins_or_ends = |timed: &Timed| match &timed.event {
+            Event::Fork { tgid: child, .. } | Event::Exit { tgid: child, .. } => *child == tgid,
+            _ => false,
+        };
+        let mut seen = events(&mappings);
+        assert_eq!(seen.iter().filter(|timed| begins_or_ends(timed)).count(), 2, "once each");
+        seen.extend(events(&names).into_iter().filter(|timed| !begins_or_ends(timed)));
         seen.sort_by_key(|timed| timed.time);
         let of_child: Vec<&Event> = seen.iter().map(|timed| &timed.event).collect();
         let at = |wanted: &dyn Fn(&Event) -> bool| of_child.iter().position(|event| wanted(event)).expect("the event was told");
