@@ -471,11 +471,14 @@ impl Collecting {
             self.shared.symbolizer.request(batch.wanted.drain(..));
         }
         self.compare(batch);
+        // Read after the samples, so that no picture has more events than were counted.
+        let events = self.collector.events();
         let mut profile = locks::write(&self.shared.profile);
         profile.set_complete_to(begun);
         profile.losses.ring_full = batch.losses.ring_full;
         profile.losses.events_lost = batch.losses.events_lost;
         profile.losses.malformed = batch.losses.malformed;
+        profile.events = events.into();
         for collected in batch.samples.iter().filter(|collected| !collected.compared) {
             let frames = batch.frames.get(collected.frames.clone()).unwrap_or_default();
             let sample = Sample {

@@ -17,6 +17,7 @@ use super::stacks::StackTable;
 use super::threads::{Thread, ThreadTable};
 use crate::profile::ids::{Cpu, EventSource, FrameId, StackId, ThreadIndex, Timestamp, UserId};
 use crate::profile::names::table::Names;
+use crate::profile::store::events::EventStatus;
 use crate::profile::unit::Unit;
 
 /// The reason why the user part of a stack ends. The numbers are those of `bpf/record.h`.
@@ -383,6 +384,8 @@ pub struct Profile {
     pub threads: ThreadTable,
     /// Samples and names that are missing.
     pub losses: Losses,
+    /// The counts of each source of events, read after the newest sample was.
+    pub events: Arc<[EventStatus]>,
     limits: Limits,
     capabilities: Capabilities,
     /// The units of sources whose unit is not samples.

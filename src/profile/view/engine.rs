@@ -369,6 +369,7 @@ impl Engine {
             stored: profile.samples.len(),
             span: profile.samples.first_time().zip(profile.samples.last_time()),
             losses: Losses { coarse: self.names.refused(), coarse_most: self.names.refused_most(), ..profile.losses },
+            events: Arc::clone(&profile.events),
             held: Held { trees: self.memory(), ..profile.held() },
         };
         drop(profile);

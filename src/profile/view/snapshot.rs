@@ -20,6 +20,7 @@ use super::sides::Sides;
 use super::tree::{CallTree, NodeId};
 use crate::profile::ids::{CgroupId, Cpu, LabelId, Tgid, Timestamp};
 use crate::profile::names::table::Names;
+use crate::profile::store::events::EventStatus;
 use crate::profile::store::held::Held;
 use crate::profile::store::samples::Losses;
 
@@ -77,6 +78,8 @@ pub struct Snapshot {
     pub span: Option<(Timestamp, Timestamp)>,
     /// Samples and names that are missing.
     pub losses: Losses,
+    /// The counts of each source of events: at least what its samples stand for.
+    pub events: Arc<[EventStatus]>,
     /// Bytes held, by purpose.
     pub held: Held,
 }

@@ -1,6 +1,7 @@
 //! Tests events instead of the clock: choosing from a list, showing, ending.
 
 use super::*;
+use crate::locks;
 use crate::profile::{EventSource, EventStatus};
 
 fn row(source: u8, name: &str, events: u64) -> EventStatus {
@@ -77,6 +78,7 @@ fn an_event_is_found_attached_shown_and_ended() {
 
     bench.send(Event::Attached("vfs_read".to_owned(), Ok(EventSource(1))));
     let status = Status { events: [row(1, "vfs_read", 12)].into(), ..bench.app.scene.status.clone() };
+    locks::write(&bench.profile).events = Arc::clone(&status.events);
     bench.send(Event::Status(Box::new(status)));
     assert_eq!(bench.app.scene.snapshot.tree.total(), 12);
     let screen = bench.screen(160, 24);
@@ -127,8 +129,8 @@ fn a_file_has_no_events() {
 fn what_was_passed_over_is_on_the_page_of_health() {
     let mut bench = with_events();
     let told = |bench: &mut Bench, event: EventStatus| {
-        let status = Status { events: vec![event].into(), ..bench.app.scene.status.clone() };
-        bench.send(Event::Status(Box::new(status)));
+        locks::write(&bench.profile).events = vec![event].into();
+        bench.keys("51");
         bench.keys("5");
         bench.screen(132, 60)
     };
@@ -144,8 +146,8 @@ fn what_was_passed_over_is_on_the_page_of_health() {
 #[test]
 fn what_was_left_out_of_flametop_itself_is_on_the_page_of_health() {
     let mut bench = with_events();
-    let events = vec![EventStatus { own: 1585, ..row(1, "vfs_read", 79) }].into();
-    bench.send(Event::Status(Box::new(Status { events, own_left_out: 12, ..bench.app.scene.status.clone() })));
+    locks::write(&bench.profile).events = vec![EventStatus { own: 1585, ..row(1, "vfs_read", 79) }].into();
+    bench.send(Event::Status(Box::new(Status { own_left_out: 12, ..bench.app.scene.status.clone() })));
     bench.keys("5");
     let screen = bench.screen(132, 60);
     assert!(screen.contains("12  samples of flametop itself; --self shows them"), "{screen}");

@@ -166,11 +166,11 @@ fn lines(scene: &Scene) -> Vec<(String, Style)> {
         );
         lines.push((words, scene.theme.dim()));
     }
-    if !scene.status.events.is_empty() {
+    if !snapshot.events.is_empty() {
         lines.push((String::new(), plain));
         lines.push(("Events (all counted) and their stacks".to_owned(), heading));
     }
-    for event in scene.status.events.iter() {
+    for event in snapshot.events.iter() {
         let (events, stacks) = (text::grouped(event.events), text::grouped(event.stacks));
         let places = if event.places == 1 { String::new() } else { format!(" at {} places", event.places) };
         lines.push((format!("{events:>9}  {} ({}{places}), {stacks} stacks", event.name, event.how), plain));
