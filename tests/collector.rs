@@ -4,8 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -338,7 +339,7 @@ fn children_are_followed_from_their_first_instruction_and_strangers_are_not_samp
     let _alone = alone();
     // It waits until it is a target, as a command that flametop starts does.
     let script = format!("read go; {} busy 100 & {} spawn 60 5; wait", work().display(), work().display());
-    let mut family = Command::new("sh").args(["-c", &script]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let mut family = Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).spawn().unwrap();
     let shell = family.id();
     let mut session = Session::start(Targets::Families(vec![Tgid(shell)]));
     let mut stranger = run(&["busy", "600"]);
@@ -431,6 +432,36 @@ fn a_thread_has_its_own_name_and_its_process_another() {
     assert!(named > 50 && named + 5 >= of_thread.len(), "{named} of {}", of_thread.len());
     assert!(of_thread.iter().all(|thread| session.process_name(*thread) == "work"));
     assert!(session.exited.contains(&Tgid(tgid)), "a process of several threads is seen to end");
+}
+
+/// Threads are counted that exist, not those that were ever there: before flametop's start and after it.
+#[test]
+fn the_threads_of_a_process_are_those_that_exist() {
+    let _alone = alone();
+    let program = "import threading, sys\n\
+        for _ in range(300):\n    thread = threading.Thread(target=sum, args=(range(1000),))\n    thread.start()\n    thread.join()\n\
+        stay = threading.Event()\n\
+        for _ in range(3): threading.Thread(target=stay.wait).start()\n\
+        print('ready', flush=True)\nsys.stdin.read()\nstay.set()";
+    let start = || {
+        let mut command = Command::new("python3");
+        let mut child = command.args(["-c", program]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3 runs");
+        let mut line = [0; 6];
+        child.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
+        child
+    };
+    let before = start();
+    let mut session = Session::start(Targets::All);
+    let after = start();
+    session.drain();
+    for mut child in [before, after] {
+        let tgid = Tgid(child.id());
+        let count = |session: &Session| session.processes.get(&tgid).map(|process| (process.threads, process.exited.is_some()));
+        assert_eq!(count(&session), Some((4, false)));
+        drop(child.stdin.take());
+        session.follow(child);
+        assert_eq!(count(&session), Some((0, true)));
+    }
 }
 
 #[test]

@@ -193,8 +193,8 @@ impl ProcessTable {
             Reply::Functions(read) => self.told_functions(tgid, user, read, time),
             Reply::CommandLine(line) => self.read_command_line(tgid, &line),
             Reply::Status(found) => {
-                let Some((state, found)) = self.states.get_mut(&tgid).zip(found) else { return };
-                state.threads = found.threads.max(state.threads);
+                let Some(found) = found else { return };
+                self.count_threads(tgid, |threads| threads.max(found.threads));
                 self.shared.get_mut(&Tgid(tgid)).into_iter().for_each(|mut process| process.parent = Tgid(found.parent));
             }
         }

@@ -173,10 +173,8 @@ impl ProcessTable {
         let young_copy_of = found.is_young_copy.then_some(found.parent);
         let state = ProcessState { threads: found.threads.max(1), young_copy_of, ..self.begin(found.comm) };
         self.states.insert(found.tgid, Box::new(state));
-        self.shared.insert(
-            Tgid(found.tgid),
-            Process { command_line: Arc::default(), parent: Tgid(found.parent), user: None, exited: None },
-        );
+        self.shared
+            .insert(Tgid(found.tgid), Process { parent: Tgid(found.parent), threads: found.threads.max(1), ..unknown_process() });
     }
 
     /// Returns the label of a thread's name. The user is charged if the label is new. Called for samples only: names that appear only in
@@ -260,6 +258,7 @@ impl ProcessTable {
         self.states.insert(tgid, Box::new(state));
         let mut process = self.shared.entry(Tgid(tgid)).or_insert_with(unknown_process);
         process.command_line = Arc::default();
+        process.threads = 1;
         process.exited = None;
     }
 
@@ -271,10 +270,7 @@ impl ProcessTable {
 
     pub(super) fn fork(&mut self, tgid: u32, parent: u32) {
         if tgid == parent {
-            if let Some(state) = self.states.get_mut(&tgid) {
-                state.threads = state.threads.saturating_add(1);
-            }
-            return;
+            return self.count_threads(tgid, |threads| threads.saturating_add(1));
         }
         // The parent's command line may be another program's by now, or gone. So the child's own is read at its first sample.
         let command_line_known = self.states.get(&parent).is_some_and(|state| state.command_line_known == Known::Yes);
@@ -302,7 +298,7 @@ impl ProcessTable {
             ..ProcessState::new(from.comm)
         };
         let user = Some(child.user).filter(|user| *user != UNKNOWN_USER);
-        let process = Process { command_line: child.command_line.clone(), parent: Tgid(parent), user, exited: None };
+        let process = Process { command_line: child.command_line.clone(), parent: Tgid(parent), user, threads: 1, exited: None };
         self.drop_moved(tgid);
         self.states.insert(tgid, Box::new(child));
         self.copy_runtime(tgid);
@@ -310,9 +306,20 @@ impl ProcessTable {
         self.shared.insert(Tgid(tgid), process);
     }
 
+    /// Notes that a process has another number of threads.
+    pub(super) fn count_threads(&mut self, tgid: u32, count: impl FnOnce(u32) -> u32) {
+        let Some(state) = self.states.get_mut(&tgid) else { return };
+        state.threads = count(state.threads);
+        let threads = state.threads;
+        self.shared.get_mut(&Tgid(tgid)).into_iter().for_each(|mut process| process.threads = threads);
+    }
+
     pub(super) fn exit(&mut self, tgid: u32, tid: u32, time: u64, happened: &mut Happened) {
-        let Some(state) = self.states.get_mut(&tgid).filter(|state| state.exited.is_none()) else { return };
-        state.threads = state.threads.saturating_sub(1);
+        if self.states.get(&tgid).is_none_or(|state| state.exited.is_some()) {
+            return;
+        }
+        self.count_threads(tgid, |threads| threads.saturating_sub(1));
+        let Some(state) = self.states.get_mut(&tgid) else { return };
         state.leader_gone |= tgid == tid;
         if state.leader_gone && state.threads == 0 {
             self.finish(tgid, time, happened);
@@ -464,7 +471,7 @@ pub(crate) struct Parts<'a> {
 }
 
 fn unknown_process() -> Process {
-    Process { command_line: Arc::default(), parent: Tgid(0), user: None, exited: None }
+    Process { command_line: Arc::default(), parent: Tgid(0), user: None, threads: 1, exited: None }
 }
 
 #[cfg(test)]

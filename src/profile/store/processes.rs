@@ -17,6 +17,8 @@ pub struct Process {
     pub parent: Tgid,
     /// Its user. `None` until it is sampled.
     pub user: Option<UserId>,
+    /// Number of its threads that exist.
+    pub threads: u32,
     /// When it exited, if it did.
     pub exited: Option<Timestamp>,
 }

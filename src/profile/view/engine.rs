@@ -513,6 +513,7 @@ impl Engine {
                     Some(process) => ProcessFacts {
                         command: Arc::clone(&process.command_line),
                         exited: process.exited.is_some(),
+                        threads: process.threads,
                         user: process.user,
                         hottest,
                     },

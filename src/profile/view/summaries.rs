@@ -32,6 +32,8 @@ pub struct ProcessFacts {
     pub command: Arc<str>,
     /// Whether it has exited.
     pub exited: bool,
+    /// Number of its threads that exist.
+    pub threads: u32,
     /// Its user, if that is known.
     pub user: Option<UserId>,
     /// The function with the most self weight in the last three seconds, if [`Request::hottest`](crate::profile::Request::hottest) requests

@@ -143,13 +143,13 @@ fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
 /// The second line. Its parts have fixed places. Only chips come and go; they take room from the strip.
 ///
 /// ```text
-///  1.3 of 2 CPUs   last 60 s  ▁▂▅█▇▅▅▂▁▁▂▅        keep /parse/ ×     1 flame  2 functions  3 processes  4 time  5 health
-///  rate            range      strip                chips              tabs
+///  now 1.3 of 2 CPUs │ shown: last 60 s  ▁▂▅█▇▅▅▂▁▁▂▅    keep /parse/ ×     1 flame  2 functions  3 processes  4 time  5 health
+///  rate                range             strip            chips              tabs
 /// ```
 ///
 /// If there is no room for the tabs' names, only the current view's tab has its name. On still narrower screens there are no tabs.
 struct SecondLine {
-    /// CPUs in use, or events a second, in the last whole second.
+    /// CPUs in use, or events a second, in the last whole second. The range's figures are those of the root's box.
     rate: String,
     /// The range's column, its words, and whether it is the usual range.
     range: Option<(u16, String, bool)>,
@@ -165,8 +165,11 @@ const NAMED_TABS: u16 = 132;
 /// Columns below which there are no tabs.
 const TABS: u16 = 76;
 
-/// Columns of the range, for any range: the strip must not move while time is selected on it.
+/// Columns of the range without [`SHOWN`], for any range: the strip must not move while time is selected on it.
 const RANGE: u16 = 22;
+
+/// What a screen with [named tabs](NAMED_TABS) says in front of the range.
+const SHOWN: &str = "shown: ";
 
 /// Columns that the strip needs.
 const LEAST_STRIP: u16 = 10;
@@ -179,9 +182,10 @@ impl SecondLine {
         let mut x = area.x + 1 + rate_width;
         let range = app.scene.range_words().map(|words| {
             let is_usual = app.scene.span == app.scene.home && app.scene.since_baseline().is_none();
-            let words = if is_usual { format!(" {words} ") } else { format!(" {words} {} ", close(app)) };
+            let shown = if area.width >= NAMED_TABS { SHOWN } else { "" };
+            let words = if is_usual { format!(" {shown}{words} ") } else { format!(" {shown}{words} {} ", close(app)) };
             let at = x;
-            x += RANGE;
+            x += RANGE + shown.len() as u16;
             (at, words, is_usual)
         });
         let chips = chips(app, x, end);
@@ -201,6 +205,9 @@ pub(super) fn draw_time(app: &App, area: Rect, buffer: &mut Buffer) {
     let theme = &app.scene.theme;
     put(buffer, area, area.x + 1, area.y, &line.rate, theme.strong());
     if let Some((x, words, is_usual)) = &line.range {
+        if !line.rate.is_empty() {
+            put(buffer, area, x - 1, area.y, if theme.ascii { "|" } else { "│" }, theme.dim());
+        }
         put(buffer, area, *x, area.y, words, if *is_usual { theme.key() } else { theme.chip() });
     }
     for (_, x, words) in &line.chips {
@@ -246,16 +253,18 @@ fn tabs(app: &App, area: Rect) -> Vec<(View, u16, String)> {
 /// Returns the rate of the last whole second in words. Also returns the width of its column, which does not depend on the rate.
 fn rate(app: &App) -> (String, u16) {
     let timeline = &app.scene.snapshot.timeline;
-    if app.scene.is_file() {
+    // There is no "now" after the end of sampling. The root's box has the rate of the time on screen.
+    if app.scene.is_file() || !app.scene.status.live {
         return (String::new(), 0);
     }
+    let when = if app.scene.frozen.is_some() { "then" } else { "now" };
     let last = timeline.weights.iter().rev().nth(1).copied().unwrap_or(0);
     match app.scene.ticks() {
-        0 => (format!("{}/s", text::count(last)), 9),
+        0 => (format!("{when} {}/s", text::count(last)), 14),
         ticks => {
             let all = text::cpus(app.scene.status.cpus);
-            let width = format!("{}.0 of {all}  ", app.scene.status.cpus).len();
-            (format!("{:.1} of {all}", last as f64 / f64::from(ticks)), u16::try_from(width).unwrap_or(0))
+            let width = format!("then {}.0 of {all}  ", app.scene.status.cpus).len();
+            (format!("{when} {:.1} of {all}", last as f64 / f64::from(ticks)), u16::try_from(width).unwrap_or(0))
         }
     }
 }

@@ -12,7 +12,8 @@ fn machine() -> Bench {
     for (tgid, user, command) in
         [(10, 33, "/usr/sbin/nginx -g daemon off;"), (20, 26, "/usr/lib/postgresql/16/bin/postgres -D /data")]
     {
-        let process = Process { command_line: command.into(), user: Some(UserId(user)), parent: Tgid(1), exited: None };
+        let process =
+            Process { command_line: command.into(), user: Some(UserId(user)), parent: Tgid(1), threads: tgid / 5, exited: None };
         processes.insert(Tgid(tgid), process);
     }
     bench.engine = Engine::new(Arc::clone(&bench.app.scene.names), Arc::new(processes), Arc::clone(&bench.profile));

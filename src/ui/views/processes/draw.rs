@@ -236,8 +236,10 @@ fn draw_figures(scene: &Scene, row: &ProcessRow, plain: Style, y: u16, layout: &
             if let Some(column) = amount {
                 put_right(buffer, at(column), y, &scene.counted(shown), plain);
             }
-            if let (Some(column), ProcessRow::Process { sums, .. }) = (threads, row) {
-                put_right(buffer, at(column), y, &sums.threads.len().to_string(), scene.theme.dim());
+            if let (Some(column), ProcessRow::Process { sums, exited: false, .. }) = (threads, row)
+                && let Some(process) = scene.snapshot.processes.get(&sums.tgid)
+            {
+                put_right(buffer, at(column), y, &process.threads.to_string(), scene.theme.dim());
             }
             scene.theme.bar()
         }
@@ -324,6 +326,11 @@ fn describe(scene: &Scene, row: &ProcessRow) -> (String, String) {
     let mut figures = format!("{} % of the samples shown", text::percent(shown, whole));
     if user > 0 {
         figures += &format!("  stacks {} % complete", text::percent(complete, user));
+    }
+    if let ProcessRow::Process { sums, .. } = row
+        && let seen @ 2.. = sums.threads.len()
+    {
+        figures += &format!("  {} threads seen", text::grouped(seen as u64));
     }
     let cgroup = thread.and_then(|row| scene.status.cgroups.get(&row.thread.cgroup));
     if let Some(path) = cgroup.filter(|path| !path.is_empty() && &***path != "/") {
