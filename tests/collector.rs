@@ -258,7 +258,7 @@ const OWN_CALLS: u64 = 1000;
 /// Computes for 300 ms in this process and calls `getppid`, then watches a child compute.
 fn work_here_and_in_a_child(include_self: bool) -> (Session, u32) {
     let name = "syscalls:sys_enter_getppid".to_owned();
-    let event = EventRequest { spec: EventSpec::parse(&name).unwrap(), name, places: Vec::new() };
+    let event = EventRequest { spec: EventSpec::parse(&name).unwrap(), name, places: Vec::new(), is_agreed: true };
     let mut session = Session::start_as(CollectorOptions { include_self, events: vec![event], ..Default::default() });
     let until = Instant::now() + Duration::from_millis(300);
     while Instant::now() < until {

@@ -75,6 +75,16 @@ pub enum CollectorError {
         /// The kernel's errors, for each way that was tried.
         why: String,
     },
+    /// Taking part in these events costs the programs much time, and nobody agreed to that.
+    #[error("{event} happens {per_second} times a second; to take stacks there costs the programs about {cpus:.2} CPUs")]
+    Costly {
+        /// The event, as the user wrote it.
+        event: String,
+        /// Number of events in a second.
+        per_second: u64,
+        /// CPUs that the programs lose.
+        cpus: f64,
+    },
     /// The kernel has no function of this name.
     #[error("failed to take stacks at {event}: the kernel has no such function{near}")]
     NoSuchFunction {

@@ -234,7 +234,8 @@ impl Collector {
     ///
     /// # Errors
     ///
-    /// If there is no event of this name, or if the kernel refuses it. Nothing is left behind then.
+    /// If there is no event of this name, if the kernel refuses it, or if it costs the programs much and the request does not agree to that.
+    /// Nothing is left behind then.
     pub fn attach_event(&mut self, event: &EventRequest) -> Result<EventSource, CollectorError> {
         if matches!(event.spec, EventSpec::Clock) {
             self.sampler.attach(&online()?)?;
@@ -260,6 +261,11 @@ impl Collector {
     /// Returns how many samples of this process itself the clock's program has left out. For events see [`EventStatus::own`].
     pub fn own_left_out(&self) -> u64 {
         self.sampler.own()
+    }
+
+    /// Reads the kernel's counts of programs that ran. They are in [`Collector::events`] from then on. To be called about once a second.
+    pub fn read_runs(&mut self) {
+        self.probes.read_runs();
     }
 
     /// Returns the counts of each source of events.

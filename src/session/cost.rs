@@ -4,7 +4,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
+use rustc_hash::FxHashMap;
+
 use crate::allocator;
+use crate::profile::{EventSource, EventStatus};
 use crate::ui::Heap;
 
 /// flametop's own cost.
@@ -25,6 +28,25 @@ impl Cost {
         let share = (cpu.saturating_sub(self.cpu)).as_secs_f64() * 100.0 / wall;
         (self.cpu, self.at) = (cpu, at);
         share
+    }
+}
+
+/// What sources of events cost the programs.
+#[derive(Default)]
+pub(super) struct CostOfProbes {
+    so_far: FxHashMap<EventSource, u64>,
+    at: Option<Instant>,
+}
+
+impl CostOfProbes {
+    /// Returns the CPU time that programs lost since the last call, in per cent of one CPU.
+    pub(super) fn measure(&mut self, events: &[EventStatus]) -> f64 {
+        let at = Instant::now();
+        let before = std::mem::replace(&mut self.so_far, events.iter().map(|event| (event.source, event.cost)).collect());
+        let lost: u64 =
+            events.iter().map(|event| event.cost.saturating_sub(before.get(&event.source).copied().unwrap_or(0))).sum();
+        let wall = self.at.replace(at).map_or(1.0, |before| at.duration_since(before).as_secs_f64().max(0.001));
+        lost as f64 / 1e7 / wall
     }
 }
 

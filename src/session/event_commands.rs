@@ -6,9 +6,9 @@ use std::sync::mpsc::Sender;
 use super::event_targets::{Watched, request};
 use super::sampling::AttachCommand;
 use super::screen::Ends;
-use crate::collector::probes::{COUNTERS, KernelFunctions, Refused, tracepoints};
+use crate::collector::probes::{COUNTERS, EventRequest, KernelFunctions, Refused, tracepoints};
 use crate::profile::EventSource;
-use crate::ui::{Event, EventCommand, EventName};
+use crate::ui::{Event, EventCommand, EventName, NotAttached};
 
 /// Answers the screen's requests about events. Lists the events itself; sends orders to attach and detach to the collecting thread.
 pub(super) fn spawn(ends: &Ends, collecting: Sender<AttachCommand>, pids: Vec<u32>) {
@@ -27,8 +27,8 @@ pub(super) fn spawn(ends: &Ends, collecting: Sender<AttachCommand>, pids: Vec<u3
                     let listed = tokio::task::spawn_blocking(move || all_names(&refused)).await.unwrap_or_default();
                     drop(screen.send(Event::EventNames(listed.into())).await);
                 })),
-                EventCommand::Attach(name) => drop(tokio::spawn(async move {
-                    let attached = attach(name.clone(), collecting, pids).await;
+                EventCommand::Attach { name, is_agreed } => drop(tokio::spawn(async move {
+                    let attached = attach(name.clone(), is_agreed, collecting, pids).await;
                     drop(screen.send(Event::Attached(name, attached)).await);
                 })),
             }
@@ -36,12 +36,18 @@ pub(super) fn spawn(ends: &Ends, collecting: Sender<AttachCommand>, pids: Vec<u3
     });
 }
 
-async fn attach(name: String, collecting: Sender<AttachCommand>, pids: Vec<u32>) -> Result<EventSource, String> {
-    let read = move || request(&name, &Watched { command: None, pids: &pids }).map_err(|error| format!("{error:#}"));
-    let request =
-        tokio::task::spawn_blocking(read).await.map_err(|_| "looking for the event failed; please report this".to_owned())??;
+async fn attach(
+    name: String,
+    is_agreed: bool,
+    collecting: Sender<AttachCommand>,
+    pids: Vec<u32>,
+) -> Result<EventSource, NotAttached> {
+    let failed = |why: &str| NotAttached::Failed(why.to_owned());
+    let read = move || request(&name, &Watched { command: None, pids: &pids });
+    let read = tokio::task::spawn_blocking(read).await.map_err(|_| failed("looking for the event failed; please report this"))?;
+    let request = EventRequest { is_agreed, ..read.map_err(|error| failed(&format!("{error:#}")))? };
     let (answer, answered) = tokio::sync::oneshot::channel();
-    let gone = || "sampling has ended".to_owned();
+    let gone = || failed("sampling has ended");
     collecting.send(AttachCommand::Attach(request, answer)).map_err(|_| gone())?;
     answered.await.map_err(|_| gone())?
 }

@@ -8,8 +8,8 @@ use anyhow::{Result, bail};
 
 use crate::collector::probes::{CodeFile, NamePattern, UserPlace, code_files, nearest};
 use crate::collector::{EventRequest, EventSpec};
-use crate::profile::{EventSource, Tgid};
-use crate::symbolize::{FunctionPlace, functions_of, program_called};
+use crate::profile::{EventSource, FileOffset, Tgid};
+use crate::symbolize::{FunctionPlace, code_at, functions_of, program_called};
 
 /// Directories of libraries, for events whose library no watched process has mapped. The same directories below `/usr` are listed as well.
 const LIBRARY_DIRECTORIES: [&str; 5] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"];
@@ -65,7 +65,7 @@ pub(super) fn request(text: &str, watched: &Watched<'_>) -> Result<EventRequest>
         EventSpec::User { file, functions, .. } => places(text, file.as_deref(), functions, watched)?,
         _ => Vec::new(),
     };
-    Ok(EventRequest { name: text.to_owned(), spec, places })
+    Ok(EventRequest { name: text.to_owned(), spec, places, is_agreed: true })
 }
 
 /// Finds the functions in their files.
@@ -99,9 +99,11 @@ fn places(event: &str, file: Option<&str>, wanted: &NamePattern, watched: &Watch
             chooser = true;
             continue;
         }
-        let mut offsets: Vec<u64> = found.iter().map(|function| function.offset.0).collect();
+        let mut offsets: Vec<FileOffset> = found.iter().map(|function| function.offset).collect();
         offsets.dedup();
-        places.extend(offsets.into_iter().map(|offset| UserPlace { path: candidate.path.clone(), offset }));
+        let code = code_at(&candidate.path, &offsets).unwrap_or_default().into_iter().chain(std::iter::repeat([0; 4]));
+        let place = |(offset, begins): (FileOffset, _)| UserPlace { path: candidate.path.clone(), offset: offset.0, begins };
+        places.extend(offsets.into_iter().zip(code).map(place));
         if places.is_empty() {
             names.extend(functions.iter().map(FunctionPlace::name));
         }

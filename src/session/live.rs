@@ -25,7 +25,7 @@ use crate::profile::{Query, Request, Target, Tgid, UserId};
 use crate::ui::{self, App, Event, Message, Span, Status};
 
 use super::child::{Child, Ending, Output, Terms, read_lines};
-use super::cost::{Cost, own_heap, own_memory};
+use super::cost::{Cost, CostOfProbes, own_heap, own_memory};
 use super::options::duties;
 use super::runtime::runtime;
 use super::sampling::{END_WITHIN, Ended, LIVE_WINDOW, Sampling, Watcher};
@@ -168,6 +168,7 @@ async fn watch_status(
 ) -> Result<()> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut cost = Cost::new();
+    let mut probes = CostOfProbes::default();
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     let mut stood = None;
     let mut around = Around::default();
@@ -180,6 +181,7 @@ async fn watch_status(
             bail!("sampling stopped: {why}");
         }
         let own_cpu = cost.measure();
+        let probes_cpu = probes.measure(&told.events);
         let (own_memory, own_mapped) = own_memory();
         // It takes about a millisecond, so it is done only while the memory figures are on screen.
         let own_heap = if requests.borrow().memory { own_heap() } else { None };
@@ -203,6 +205,7 @@ async fn watch_status(
                 Ended::Failed(words) => ui::Ended { short: "ended".to_owned(), words, failed: true },
             }),
             own_cpu,
+            probes_cpu,
             own_memory,
             own_mapped,
             own_heap,

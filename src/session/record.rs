@@ -428,6 +428,9 @@ fn describe_event(event: &EventStatus) -> String {
     if event.own > 0 {
         how.push(format!("{} more in flametop itself not counted: --self shows them", event.own));
     }
+    if event.cost > 0 {
+        how.push(format!("they cost the programs about {:.2} s of CPU", event.cost as f64 / 1e9));
+    }
     if event.cut > 0 {
         how.push(format!("kernel stacks cut: {}", event.cut));
     }

@@ -16,10 +16,11 @@ use anyhow::{Context, Result, anyhow};
 use tokio::sync::watch;
 
 use crate::cli;
-use crate::collector::{Backtrace, Batch, Collector, CollectorOptions, EventRequest, Targets};
+use crate::collector::{Backtrace, Batch, Collector, CollectorError, CollectorOptions, EventRequest, Targets};
 use crate::locks;
 use crate::privileges;
 use crate::profile::{Clock, EventSource, EventStatus, Renewals, Sample, Tgid};
+use crate::ui::NotAttached;
 
 use super::child::{Child, Ending};
 use super::event_targets::{self, Watched};
@@ -310,8 +311,8 @@ impl Drop for Sampling {
 
 /// Orders for the running collecting thread.
 pub(super) enum AttachCommand {
-    /// Takes stacks at one more event. The answer is the source's number, or a sentence.
-    Attach(EventRequest, tokio::sync::oneshot::Sender<Result<EventSource, String>>),
+    /// Takes stacks at one more event. The answer is the source's number, or why not.
+    Attach(EventRequest, tokio::sync::oneshot::Sender<Result<EventSource, NotAttached>>),
     /// Stops taking stacks at this source.
     Detach(EventSource),
     /// Finds the events that this machine refuses.
@@ -402,7 +403,8 @@ impl Collecting {
         }
     }
 
-    fn tell(&self) {
+    fn tell(&mut self) {
+        self.collector.read_runs();
         let comparison = self.compared.as_ref().and_then(Comparison::describe);
         let without_tables = notes::without_tables(&self.collector);
         let mut notes = notes::of_tables(&self.collector, &without_tables);
@@ -421,8 +423,10 @@ impl Collecting {
             changed = true;
             match order {
                 AttachCommand::Attach(request, answer) => {
-                    let attached =
-                        privileges::attaching(|| self.collector.attach_event(&request)).map_err(|error| error.to_string());
+                    let attached = privileges::attaching(|| self.collector.attach_event(&request)).map_err(|error| match error {
+                        CollectorError::Costly { per_second, cpus, .. } => NotAttached::Costly { per_second, cpus },
+                        error => NotAttached::Failed(error.to_string()),
+                    });
                     if attached == Ok(EventSource::CLOCK) {
                         locks::lock(&self.told).ticks = true;
                     }
@@ -457,7 +461,7 @@ impl Collecting {
     }
 
     /// Drains the collector once. `last` is set at the last drain: the time until which samples may wait for their tables.
-    fn drain(&mut self, batch: &mut Batch, last: Option<Instant>) -> Result<(), crate::collector::CollectorError> {
+    fn drain(&mut self, batch: &mut Batch, last: Option<Instant>) -> Result<(), CollectorError> {
         let begun = now();
         match last {
             Some(until) => self.collector.drain_last(batch, until)?,

@@ -61,7 +61,7 @@ pub use crate::symbolize::kernel::vmlinux::kernel_debug_information;
 pub use crate::symbolize::service::debuginfod::path_in_answer;
 pub use crate::symbolize::service::debuginfod::{DEBUGINFOD_FIND, program_called};
 pub use crate::symbolize::symbols::demangle::{Detail, demangle};
-pub use crate::symbolize::symbols::file_functions::{FunctionPlace, functions_of};
+pub use crate::symbolize::symbols::file_functions::{FunctionPlace, code_at, functions_of};
 #[doc(hidden)]
 pub use listing::fuzzing::ListingReader;
 pub use resolver::{Function, Resolver, code_names};

@@ -443,7 +443,11 @@ impl App {
                 Some(Message { text: format!("saved {} ({size}){but}", path.display()), bad: false })
             }
             Saved::Exists(path) => {
-                self.overlay = Some(Overlay::Confirm(Confirm { question: format!("{} exists. Overwrite it?", path.display()) }));
+                if let Some(order) = self.pending_save.take() {
+                    let question = format!("{} exists. Overwrite it?", path.display());
+                    let yes = Effect::Save(SaveRequest { overwrite: true, ..order });
+                    self.overlay = Some(Overlay::Confirm(Confirm { question, yes, no: "not saved" }));
+                }
                 None
             }
             Saved::Failed(why) => Some(Message { text: why, bad: true }),

@@ -69,13 +69,11 @@ impl App {
                 }
             },
             Overlay::Help(help) => help.on_key(key, screen::help::extent(self, help)),
-            Overlay::Confirm(_) => {
-                if matches!(key.code, KeyCode::Char('y' | 'Y'))
-                    && let Some(order) = self.pending_save.take()
-                {
-                    effects.push(Effect::Save(SaveRequest { overwrite: true, ..order }));
+            Overlay::Confirm(confirm) => {
+                if matches!(key.code, KeyCode::Char('y' | 'Y')) {
+                    effects.push(confirm.yes.clone());
                 } else {
-                    self.scene.message = Some(Message { text: "not saved".to_owned(), bad: false });
+                    self.scene.message = Some(Message { text: confirm.no.to_owned(), bad: false });
                 }
                 false
             }

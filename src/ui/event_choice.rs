@@ -5,9 +5,10 @@ use std::sync::Arc;
 use crate::profile::{EventSource, EventStatus};
 
 use super::app::App;
-use super::messages::{Effect, EventCommand, EventName, Message};
-use super::overlay::{Choice, Overlay, Picker};
+use super::messages::{Effect, EventCommand, EventName, Message, NotAttached};
+use super::overlay::{Choice, Confirm, Overlay, Picker};
 use super::scene::Scene;
+use super::text;
 
 impl Scene {
     /// Returns the source of the samples on screen, if it is not the clock.
@@ -82,18 +83,26 @@ impl App {
 
     /// Requests stacks at these events.
     pub(super) fn attach(&mut self, name: &str, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Events(EventCommand::Attach(name.to_owned())));
+        effects.push(Effect::Events(EventCommand::Attach { name: name.to_owned(), is_agreed: false }));
         self.scene.say(format!("attaching to {name} …"));
     }
 
     /// Shows the result of attaching to an event.
-    pub(super) fn on_attached(&mut self, name: &str, attached: Result<EventSource, String>) {
+    pub(super) fn on_attached(&mut self, name: &str, attached: Result<EventSource, NotAttached>) {
         match attached {
             Ok(source) => {
                 self.show_source(source);
                 self.scene.say(format!("attached to {name}"));
             }
-            Err(why) => self.scene.message = Some(Message { text: why, bad: true }),
+            Err(NotAttached::Costly { per_second, cpus }) => {
+                let question = format!(
+                    "{name}: {} a second, they would cost the programs {cpus:.1} CPUs. Take stacks?",
+                    text::grouped(per_second)
+                );
+                let yes = Effect::Events(EventCommand::Attach { name: name.to_owned(), is_agreed: true });
+                self.overlay = Some(Overlay::Confirm(Confirm { question, yes, no: "not attached" }));
+            }
+            Err(NotAttached::Failed(why)) => self.scene.message = Some(Message { text: why, bad: true }),
         }
     }
 

@@ -28,10 +28,29 @@ pub struct EventName {
 pub enum EventCommand {
     /// List the available events.
     List,
-    /// Take stacks at these events, too.
-    Attach(String),
+    /// Take stacks at these events, too. If nobody agreed to their cost, and the programs lose much time, say so instead.
+    Attach {
+        /// The event.
+        name: String,
+        /// Whether the user agreed to its cost.
+        is_agreed: bool,
+    },
     /// Stop taking stacks at this event.
     Detach(EventSource),
+}
+
+/// Why stacks are not taken at events.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NotAttached {
+    /// The programs would lose this much time, and nobody agreed to that.
+    Costly {
+        /// Number of events in a second.
+        per_second: u64,
+        /// CPUs that the programs would lose.
+        cpus: f64,
+    },
+    /// Another reason, in a sentence.
+    Failed(String),
 }
 
 /// The memory that the allocator manages, in bytes.
@@ -80,6 +99,8 @@ pub struct Status {
     pub own_mapped: usize,
     /// The memory that the allocator manages. Known while the health view is on screen.
     pub own_heap: Option<Heap>,
+    /// What all sources of events together cost the programs in the last second, in per cent of one CPU.
+    pub probes_cpu: f64,
     /// Samples of flametop itself that were left out for the clock. For events, see [`EventStatus::own`].
     pub own_left_out: u64,
     /// Objects without names.
@@ -146,7 +167,7 @@ pub enum Event {
     /// The available events.
     EventNames(Arc<[EventName]>),
     /// Result of attaching to these events.
-    Attached(String, Result<EventSource, String>),
+    Attached(String, Result<EventSource, NotAttached>),
     /// Lines written by the started command.
     Output(Vec<String>),
     /// A function's source and instructions, or a sentence with the reason why there are none.

@@ -56,7 +56,9 @@ pub use areas::Areas;
 pub use background::has_dark_background;
 pub use baseline::Compare;
 pub use keys::{Action, BINDINGS, Binding, KeyMap, Section};
-pub use messages::{Effect, Ended, Event, EventCommand, EventName, Heap, Message, Problem, SaveRequest, Saved, Status};
+pub use messages::{
+    Effect, Ended, Event, EventCommand, EventName, Heap, Message, NotAttached, Problem, SaveRequest, Saved, Status,
+};
 pub use names::{Detail, plain_name};
 pub use place::Place;
 pub use scene::{Chip, Scene};

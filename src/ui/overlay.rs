@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use crate::profile::{CgroupId, EventSource, LabelId, Names, ProcessFacts, Snapshot, Target, Tgid, Tid};
 
 use super::keys::{Action, KeyMap};
-use super::messages::{EventName, Status};
+use super::messages::{Effect, EventName, Status};
 use super::text;
 use super::views::processes::processes_of;
 
@@ -482,6 +482,10 @@ impl Help {
 pub struct Confirm {
     /// The question.
     pub question: String,
+    /// What is done if the answer is yes.
+    pub yes: Effect,
+    /// What is said if it is no.
+    pub no: &'static str,
 }
 
 #[cfg(test)]

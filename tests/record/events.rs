@@ -45,6 +45,28 @@ fn calls_are_all_counted_and_shared_out_among_their_callers() {
     assert!((0.15..0.35).contains(&share), "a quarter was called by `seldom`, not {share}");
 }
 
+/// What a probe costs its program is told: the program itself is the oracle.
+#[test]
+fn what_a_probe_costs_its_program_is_told() {
+    const CALLS: u64 = 200_000;
+    let (place, program) = (Place::new(), Program::build("events.cpp"));
+    let path = program.path.to_str().unwrap();
+    // Nanoseconds of CPU of one round, as the program has measured it.
+    let measured = |output: &Output| -> f64 { String::from_utf8_lossy(&output.stdout).trim().parse().unwrap() };
+    let calls = CALLS.to_string();
+    let free = measured(&Command::new(path).args(["calls", &calls]).output().unwrap());
+    for event in ["uprobe", "uretprobe"] {
+        let event = format!("{event}:{path}:counted");
+        let output = place.record(&["-e", &event, "-o", "x.folded", "--force", "--", path, "calls", &calls]);
+        let words = words(&output);
+        let told = words.split_once("they cost the programs about ").and_then(|(_, rest)| rest.split_once(" s of CPU"));
+        let told: f64 = told.unwrap_or_else(|| panic!("{words}")).0.parse().unwrap();
+        let lost = (measured(&output) - free) * CALLS as f64 / 1e9;
+        println!("{event}: {told} s told, {lost:.2} s lost");
+        assert!((0.7..1.3).contains(&(told / lost)), "{event}: {told} s told, {lost:.2} s lost: {words}");
+    }
+}
+
 #[test]
 fn a_return_has_the_function_that_was_left_and_its_caller() {
     let (place, program) = (Place::new(), Program::build("events.cpp"));

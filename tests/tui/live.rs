@@ -1,5 +1,7 @@
 //! The live view of a running machine.
 
+use std::process::Command;
+
 use super::*;
 use common::{Mouse, Program, bpf_programs_of, root_box, root_or_fail};
 
@@ -264,6 +266,40 @@ fn a_cgroup_and_a_cpu_are_chosen() {
     drop((terminal, chain, threads));
 }
 
+/// A probe that would slow its programs down is not attached before the user has agreed, and its cost is on screen.
+#[test]
+fn what_a_probe_costs_is_said_before_it_is_attached_and_while_it_is() {
+    root_or_fail();
+    let mut command = Command::new("sh");
+    let path = Program::build("events.cpp").path;
+    command.args(["-c", "echo ready; exec \"$0\" calls 100000000000"]).arg(path);
+    let program = Program::run_command(command);
+    let terminal = Terminal::start(&["-p", &program.pid_text()], 36, 132, &[]);
+    terminal.wait_for(|screen| screen.contains("CPUs"), SOON);
+    let programs = || bpf_programs_of(terminal.pid()).into_iter().filter(|program| program.name.starts_with("on_")).count();
+    let choose = || {
+        terminal.keys("E");
+        terminal.text(&format!("uprobe:/proc/{}/exe:counted", program.pid_text()));
+        terminal.wait_for_text("event name as typed", SOON);
+        terminal.keys("Enter");
+        terminal.wait_for_text(" CPUs. Take stacks?", SOON);
+        assert_eq!(programs(), 0);
+    };
+    choose();
+    terminal.keys("n");
+    terminal.wait_for_text("not attached", SOON);
+    choose();
+    terminal.keys("y");
+    terminal.wait_for(|screen| screen.contains("(uprobe)") && screen.contains("probes ≈ "), SOON);
+    assert_eq!(programs(), 1);
+    terminal.keys("E");
+    terminal.text("uprobe");
+    terminal.wait_for_text("shown", SOON);
+    terminal.keys("Delete");
+    terminal.wait_for(|screen| !screen.contains("probes ≈"), SOON);
+    quit(terminal);
+}
+
 #[test]
 fn stacks_at_events_are_switched_on_and_off_again() {
     root_or_fail();
@@ -351,14 +387,14 @@ fn functions_processes_and_health() {
     let after = |heading: &str| screen.lines().skip_while(|line| !line.contains(heading)).nth(1).unwrap_or_default().to_owned();
     assert!(after("called by").contains("parse_main") && after("calls").contains("burn"), "{screen}");
     terminal.keys("3");
-    // Number, user, CPU use, CPU time, three threads, name; at the end the hottest function.
+    // Number, user, CPU use, CPU time, five threads of which three are busy, name; at the end the hottest function.
     let row =
         |screen: &str| screen.lines().skip(3).find(|line| line.contains(&threads.pid_text())).unwrap_or_default().to_owned();
     terminal.wait_for(
         |screen| {
             let row = row(screen);
             let words: Vec<&str> = row.split_whitespace().collect();
-            words.get(1) == Some(&"root") && row.contains(" 3  ▸ threads") && words.last().is_some_and(|word| *word == "▌burn")
+            words.get(1) == Some(&"root") && row.contains(" 5  ▸ threads") && words.last().is_some_and(|word| *word == "▌burn")
         },
         SOON,
     );
@@ -515,7 +551,7 @@ fn a_drag_over_the_time_strip_selects_seconds() {
     };
     terminal.wait_for(|screen| strip(screen).1 >= 5, SOON);
     let begin = strip(&terminal.screen()).0;
-    let selects = |seconds: u64| terminal.wait_for(|screen| seconds_in(screen, "CPUs ") == Some(seconds), SOON);
+    let selects = |seconds: u64| terminal.wait_for(|screen| seconds_in(screen, "│ ") == Some(seconds), SOON);
     terminal.mouse(Mouse::Press, 1, begin + 1);
     selects(1);
     terminal.mouse(Mouse::Drag, 1, begin + 3);

@@ -13,6 +13,7 @@
 //! Promises: a failed attempt to attach leaves nothing behind, and a dropped source is detached. The features of a kernel are found by
 //! trying.
 
+mod cost;
 mod failure;
 mod kernel_functions;
 mod programs;
@@ -21,6 +22,7 @@ mod spec;
 mod tracefs;
 
 use crate::collector::sys::bpf_memory;
+use crate::collector::sys::bpf_stats;
 use crate::collector::sys::machine;
 use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -36,9 +38,10 @@ use super::wire::records;
 use crate::object::io_timeout::{self, FailureDomain};
 use crate::object::process::directory;
 use crate::profile::{EventSource, EventStatus, Tgid};
+use cost::{Costly, Traps};
 use failure::Failed;
 pub use kernel_functions::{KernelFunctions, nearest};
-use programs::{MAX_SOURCES, OwnMaps, ProbeSettings, Programs};
+use programs::{MAX_SOURCES, OwnMaps, ProbeSettings, Programs, Runs};
 pub use refused::Refused;
 pub use spec::{Backtrace, COUNTERS, Counter, EventRequest, EventSpec, Mechanism, NamePattern, UserPlace};
 use tracefs::TraceFs;
@@ -60,6 +63,10 @@ const EPOCH: u64 = 100_000_000;
 struct Attached {
     status: EventStatus,
     programs: Vec<Programs>,
+    /// The runs of its programs, when they were last read.
+    runs: Runs,
+    /// Nanoseconds of a trap, if each event is one.
+    trap: u64,
     /// For a counter: the CPUs of its links, in the links' order.
     cpus: Vec<u32>,
     counter: Option<Counter>,
@@ -75,6 +82,10 @@ pub(super) struct Probes {
     last: u8,
     /// Most stacks a second on each CPU, for all sources together.
     budget: u32,
+    /// Has the kernel count runs while it is open.
+    counting: Option<OwnedFd>,
+    /// Nanoseconds of a trap by each mechanism, once measured.
+    traps: Vec<(Mechanism, Traps)>,
     epoch: u32,
     /// The start time of the epoch.
     began: u64,
@@ -83,10 +94,21 @@ pub(super) struct Probes {
 impl Probes {
     /// Makes an empty set of sources.
     pub(super) fn new(shared: SharedMaps, backtrace: Backtrace, budget: u32) -> Probes {
-        Probes { attached: Vec::new(), own: None, shared, backtrace, last: 0, budget, epoch: 1, began: 0 }
+        Probes {
+            attached: Vec::new(),
+            own: None,
+            shared,
+            backtrace,
+            last: 0,
+            budget,
+            counting: None,
+            traps: Vec::new(),
+            epoch: 1,
+            began: 0,
+        }
     }
 
-    /// Attaches a source, and returns its number.
+    /// Attaches a source, and returns its number. A source that costs the programs much is detached again, unless the request agrees to it.
     pub(super) fn attach(&mut self, request: &EventRequest, cpus: &[u32]) -> Result<EventSource, CollectorError> {
         let taken = |number: &u8| self.attached.iter().any(|attached| attached.status.source.0 == *number);
         // Numbers are given in turn, because samples of a detached source still carry its number.
@@ -94,12 +116,11 @@ impl Probes {
         let Some(number) = following.into_iter().find(|number| !taken(number)) else {
             return Err(CollectorError::TooManyEvents { limit: usize::from(MAX_SOURCES - 1) });
         };
-        if let Some(own) = &self.own {
-            forget_counts(own, number)?;
-        }
+        self.forget_counts(number)?;
+        self.counting = self.counting.take().or_else(bpf_stats::count_runs);
         let source = EventSource(number);
         let status = EventStatus { source, name: request.name.clone(), ..EventStatus::default() };
-        let mut new = Attached { status, programs: Vec::new(), cpus: Vec::new(), counter: None };
+        let mut new = Attached::new(status);
         let failed = |why: String| CollectorError::NotAttached { event: request.name.clone(), why };
         match &request.spec {
             // The caller handles the clock.
@@ -110,6 +131,9 @@ impl Probes {
                     return Err(too_many(&request.name, request.places.len(), MAX_SINGLE));
                 }
                 let mut program = self.load(*mechanism, None, number).map_err(|why| failed(why.words().to_owned()))?;
+                new.trap = self.traps(*mechanism, &mut program).of(&request.places);
+                // Its measurement counted events of flametop itself.
+                self.forget_counts(number)?;
                 for place in &request.places {
                     let attached = program.attach_to_file(&place.path, place.offset);
                     attached.map_err(|why| failed(format!("{}: {}", place.path.display(), why.words())))?;
@@ -134,16 +158,38 @@ impl Probes {
                 new.finish(Mechanism::PerfEvent, 1, program);
             }
         }
+        let tried = if request.is_agreed { Ok(()) } else { new.try_out() };
+        tried.map_err(|Costly { per_second, cpus }| CollectorError::Costly { event: request.name.clone(), per_second, cpus })?;
+        new.read_runs();
         self.attached.push(new);
         self.last = number;
         self.tell();
         Ok(source)
     }
 
+    /// Returns how long traps by this mechanism take. If samples of flametop itself are wanted, that is not measured, and is 0.
+    fn traps(&mut self, mechanism: Mechanism, program: &mut Programs) -> Traps {
+        if let Some((_, known)) = self.traps.iter().find(|(known, _)| *known == mechanism) {
+            return *known;
+        }
+        let are_left_out = self.shared.settings.left_out() != 0;
+        let traps = if are_left_out { Traps::measure(program) } else { Traps::default() };
+        self.traps.push((mechanism, traps));
+        traps
+    }
+
     /// Detaches a source. Its number may be given again.
     pub(super) fn detach(&mut self, source: EventSource) {
         self.attached.retain(|attached| attached.status.source != source);
+        if self.attached.is_empty() {
+            self.counting = None;
+        }
         self.tell();
+    }
+
+    /// Resets the counts of a number that is given again.
+    fn forget_counts(&self, number: u8) -> Result<(), CollectorError> {
+        self.own.as_ref().map_or(Ok(()), |own| forget_counts(own, number))
     }
 
     fn open_counter(&self, counter: Counter, cpu: u32) -> std::io::Result<OwnedFd> {
@@ -292,13 +338,19 @@ impl Probes {
         }
     }
 
+    /// Reads how often the kernel ran and skipped the programs. [`Probes::status`] has it from then on.
+    pub(super) fn read_runs(&mut self) {
+        self.attached.iter_mut().for_each(Attached::read_runs);
+    }
+
     /// Returns the status of each source, in the order in which they were attached.
     pub(super) fn status(&self) -> Vec<EventStatus> {
         let Some(own) = &self.own else { return Vec::new() };
         let of = |attached: &Attached| {
             let mut status = attached.status.clone();
             let counts = |field| own.counters.total(status.source.0, |bytes| records::event_count(bytes, field));
-            let missed = attached.programs.iter().map(Programs::missed).sum();
+            let missed = attached.runs.missed;
+            status.cost = attached.runs.cost(attached.trap);
             if self.shared.settings.filter {
                 status.unsure = missed;
             } else {
@@ -325,6 +377,21 @@ impl Probes {
 }
 
 impl Attached {
+    fn new(status: EventStatus) -> Attached {
+        Attached { status, programs: Vec::new(), runs: Runs::default(), trap: 0, cpus: Vec::new(), counter: None }
+    }
+
+    fn read_runs(&mut self) {
+        self.runs = Runs::sum(self.programs.iter().map(Programs::runs));
+    }
+
+    fn try_out(&mut self) -> Result<(), Costly> {
+        cost::try_out(|| {
+            self.read_runs();
+            (self.runs.count, self.runs.cost(self.trap))
+        })
+    }
+
     fn finish(&mut self, mechanism: Mechanism, places: usize, program: Programs) {
         self.status.how = mechanism.name();
         self.status.places += places;
@@ -332,7 +399,7 @@ impl Attached {
     }
 }
 
-/// Resets the counts of a number that is given again.
+/// Resets the counts of a number.
 fn forget_counts(own: &OwnMaps, number: u8) -> Result<(), CollectorError> {
     let length = own.events.value_size() as usize * (own.events.max_entries() / u32::from(MAX_SOURCES)) as usize;
     let forgotten = bpf_memory::write_mapped(own.events.as_fd(), usize::from(number) * length, &vec![0; length]);
@@ -372,14 +439,17 @@ pub(super) fn try_all(shared: SharedMaps) -> Vec<(Mechanism, Result<(), String>)
             Mechanism::PerfEvent => (EventSpec::Counter(COUNTERS[2]), Vec::new()),
             Mechanism::Uprobe | Mechanism::Uretprobe => {
                 let functions = NamePattern::Exact(String::new());
-                (EventSpec::User { mechanism, file: None, functions }, own_place().into_iter().collect())
+                (
+                    EventSpec::User { mechanism, file: None, functions },
+                    cost::own_place(try_all as *const () as usize).into_iter().collect(),
+                )
             }
             _ => {
                 let functions = NamePattern::Exact(TRIED_FUNCTION.to_owned());
                 (EventSpec::Kernel { mechanism: Some(mechanism), functions }, Vec::new())
             }
         };
-        let request = EventRequest { name: mechanism.name().to_owned(), spec, places };
+        let request = EventRequest { name: mechanism.name().to_owned(), spec, places, is_agreed: true };
         let attached = probes.attach(&request, &cpus).map(|source| probes.detach(source));
         attached.map_err(|error| match error {
             CollectorError::NotAttached { why, .. } => why,
@@ -387,13 +457,6 @@ pub(super) fn try_all(shared: SharedMaps) -> Vec<(Mechanism, Result<(), String>)
         })
     };
     Mechanism::ALL.into_iter().map(|mechanism| (mechanism, attempt(mechanism))).collect()
-}
-
-/// Returns the place of this function in flametop's own program.
-fn own_place() -> Option<UserPlace> {
-    let address = own_place as fn() -> Option<UserPlace> as usize as u64;
-    let mapped = proc::own_maps().into_iter().find(|mapped| (mapped.start..mapped.end).contains(&address))?;
-    Some(UserPlace { path: PathBuf::from("/proc/self/exe"), offset: address - mapped.start + mapped.offset })
 }
 
 /// A file that a process has mapped as code.

@@ -42,6 +42,41 @@ pub(super) struct ProbeSettings {
     pub(super) backtrace: Backtrace,
 }
 
+/// What the kernel counted of one BPF program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Runs {
+    /// How often it ran. 0 if the kernel does not count that.
+    pub(super) count: u64,
+    /// Nanoseconds in which it ran. 0 if the kernel does not measure that.
+    pub(super) time: u64,
+    /// How often the kernel skipped it, because that CPU was already busy with a BPF program or map.
+    pub(super) missed: u64,
+}
+
+impl Runs {
+    /// Reads `/proc/self/fdinfo/NUMBER` of a program.
+    pub(super) fn parse(info: &str) -> Runs {
+        let field = |name: &str| {
+            let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+        };
+        Runs { count: field("run_cnt"), time: field("run_time_ns"), missed: field("recursion_misses") }
+    }
+
+    pub(super) fn sum(runs: impl Iterator<Item = Runs>) -> Runs {
+        runs.fold(Runs::default(), |sum, runs| Runs {
+            count: sum.count + runs.count,
+            time: sum.time + runs.time,
+            missed: sum.missed + runs.missed,
+        })
+    }
+
+    /// Returns the nanoseconds that these runs cost, if each began with a trap of so many nanoseconds.
+    pub(super) fn cost(&self, trap: u64) -> u64 {
+        self.time.saturating_add(self.count.saturating_mul(trap))
+    }
+}
+
 /// A loaded program, and where it is attached.
 ///
 /// Fields are dropped in order: the links before the program.
@@ -216,11 +251,24 @@ impl Programs {
         });
     }
 
-    /// Returns how often the kernel skipped the program. Only this program's count is read, since a machine may have thousands of programs.
-    pub(super) fn missed(&self) -> u64 {
+    /// Returns how often the program ran, and how often the kernel skipped it. Only this program's counts are read, since a machine may have
+    /// thousands of programs.
+    pub(super) fn runs(&self) -> Runs {
         let number = program(&self.skeleton.progs, self.mechanism).as_fd().as_raw_fd();
-        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
-        let field = info.lines().find_map(|line| line.strip_prefix("recursion_misses:"));
-        field.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+        Runs::parse(&std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_counts_runs_in_the_description_of_a_descriptor() {
+        let info = "pos:\t0\nflags:\t02000000\nprog_type:\t5\nrun_time_ns:\t1200\nrun_cnt:\t10\nrecursion_misses:\t2\nverified_insns:\t9\n";
+        let runs = Runs::parse(info);
+        assert_eq!(runs, Runs { count: 10, time: 1200, missed: 2 });
+        assert_eq!(runs.cost(1000), 11_200);
+        assert_eq!(Runs::parse("prog_type:\t5\n"), Runs::default());
     }
 }

@@ -37,7 +37,7 @@ impl Probes {
     }
 
     fn why_refused(&mut self, spec: EventSpec, cpus: &[u32]) -> Option<String> {
-        let request = EventRequest { name: String::new(), spec, places: Vec::new() };
+        let request = EventRequest { name: String::new(), spec, places: Vec::new(), is_agreed: true };
         match self.attach(&request, cpus) {
             Ok(source) => {
                 self.detach(source);

@@ -267,6 +267,8 @@ pub enum Backtrace {
 /// A place in a program or library.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UserPlace {
+    /// The first bytes of its code.
+    pub begins: [u8; 4],
     /// A path that flametop can open.
     pub path: PathBuf,
     /// Offset in the file.
@@ -282,6 +284,8 @@ pub struct EventRequest {
     pub spec: EventSpec,
     /// For events of programs: the places, which were found in the programs' symbols.
     pub places: Vec<UserPlace>,
+    /// Whether it may cost the programs any time. Otherwise it is not attached if it costs them more than a tenth of a CPU.
+    pub is_agreed: bool,
 }
 
 #[cfg(test)]

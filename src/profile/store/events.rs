@@ -30,4 +30,6 @@ pub struct EventStatus {
     /// Events that flametop itself caused. They were left out: no other count includes them. Only `missed` does, because there flametop's
     /// own events cannot be separated.
     pub own: u64,
+    /// Nanoseconds of CPU that all programs together have lost to this source so far, about. 0 if that is not known.
+    pub cost: u64,
 }

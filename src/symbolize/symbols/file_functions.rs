@@ -27,20 +27,22 @@ impl FunctionPlace {
     }
 }
 
+fn images_of(path: &Path) -> Result<Images, Reason> {
+    let path = std::fs::canonicalize(path)?;
+    let meta = path.metadata()?;
+    let file = Some((meta.dev(), meta.ino()));
+    let object =
+        Object { kind: ObjectKind::Elf, path: path.to_string_lossy().into(), build_id: None, file, ..Default::default() };
+    Images::open(&object, &[], None)
+}
+
 /// Returns the functions in all tables of a file and of its debug files. One function may have several names.
 ///
 /// # Errors
 ///
 /// The file cannot be read, or is no ELF file.
 pub fn functions_of(path: &Path) -> Result<Vec<FunctionPlace>, Reason> {
-    let path = std::fs::canonicalize(path)?;
-    let meta = path.metadata()?;
-    let file = Some((meta.dev(), meta.ino()));
-    let images = Images::open(
-        &Object { kind: ObjectKind::Elf, path: path.to_string_lossy().into(), build_id: None, file, ..Default::default() },
-        &[],
-        None,
-    )?;
+    let images = images_of(path)?;
     let mut functions = Vec::new();
     for symbol in index::functions(&images)? {
         let Some(offset) = images.own.file_offset(ElfAddress(symbol.address)) else { continue };
@@ -52,6 +54,16 @@ pub fn functions_of(path: &Path) -> Result<Vec<FunctionPlace>, Reason> {
     functions.sort_by(|a, b| (a.offset.0, &a.symbol).cmp(&(b.offset.0, &b.symbol)));
     functions.dedup();
     Ok(functions)
+}
+
+/// Returns the first bytes of the code at each of these places in a file.
+pub fn code_at(path: &Path, offsets: &[FileOffset]) -> Result<Vec<[u8; 4]>, Reason> {
+    let images = images_of(path)?;
+    let read = |offset: &FileOffset| {
+        let bytes = images.own.source.read(offset.0, 4, 4)?;
+        Ok(<[u8; 4]>::try_from(&*bytes).unwrap_or_default())
+    };
+    offsets.iter().map(read).collect()
 }
 
 #[cfg(test)]

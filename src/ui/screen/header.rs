@@ -105,6 +105,10 @@ fn draw_tabs(app: &App, area: Rect, mut x: u16, buffer: &mut Buffer) {
 /// With fewer samples than this, incomplete stacks cause no warning.
 const FEW_SAMPLES: u64 = 100;
 
+/// What probes cost the programs, in per cent of one CPU: from where it is shown, and from where it is much.
+const LEAST_LOST: f64 = 0.1;
+const MUCH_LOST: f64 = 5.0;
+
 /// Returns counts, losses, completeness and cost. CPU time is omitted, because the root's box shows it. `short` leaves out counts.
 fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
     let snapshot = &app.scene.snapshot;
@@ -134,6 +138,12 @@ fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
         };
         let what = if short { "" } else { "stacks " };
         figures.push((format!("{what}{} % complete", text::percent(totals.complete, totals.user)), style));
+    }
+    let lost = app.scene.status.probes_cpu;
+    if lost >= LEAST_LOST {
+        let about = if app.scene.theme.ascii { "~" } else { "≈" };
+        let style = if lost >= MUCH_LOST { app.scene.theme.warning() } else { app.scene.theme.dim() };
+        figures.push((format!("probes {about} {lost:.1} %"), style));
     }
     let cost = format!("flametop {:.1} % {}", app.scene.status.own_cpu, text::bytes(app.scene.status.own_memory));
     figures.push((cost, app.scene.theme.dim()));
@@ -165,11 +175,12 @@ const NAMED_TABS: u16 = 132;
 /// Columns below which there are no tabs.
 const TABS: u16 = 76;
 
-/// Columns of the range without [`SHOWN`], for any range: the strip must not move while time is selected on it.
-const RANGE: u16 = 22;
+/// Columns of the range without [`SHOWN`], for any range: the strip must not move while time is selected on it. A chip may follow at once.
+const RANGE: u16 = 20;
 
-/// What a screen with [named tabs](NAMED_TABS) says in front of the range.
+/// What is said in front of the range on screens with room for it beside chips.
 const SHOWN: &str = "shown: ";
+const SHOWN_FROM: u16 = 160;
 
 /// Columns that the strip needs.
 const LEAST_STRIP: u16 = 10;
@@ -182,7 +193,7 @@ impl SecondLine {
         let mut x = area.x + 1 + rate_width;
         let range = app.scene.range_words().map(|words| {
             let is_usual = app.scene.span == app.scene.home && app.scene.since_baseline().is_none();
-            let shown = if area.width >= NAMED_TABS { SHOWN } else { "" };
+            let shown = if area.width >= SHOWN_FROM { SHOWN } else { "" };
             let words = if is_usual { format!(" {shown}{words} ") } else { format!(" {shown}{words} {} ", close(app)) };
             let at = x;
             x += RANGE + shown.len() as u16;
@@ -190,8 +201,8 @@ impl SecondLine {
         });
         let chips = chips(app, x, end);
         let end = chips.first().map_or(end, |(_, x, _)| *x);
-        let width = end.saturating_sub(x + 1);
-        let strip = Rect { x, width: if width < LEAST_STRIP { 0 } else { width }, ..area };
+        let width = end.saturating_sub(x + 2);
+        let strip = Rect { x: x + 1, width: if width < LEAST_STRIP { 0 } else { width }, ..area };
         SecondLine { rate, range, strip, chips, tabs }
     }
 }
@@ -257,13 +268,13 @@ fn rate(app: &App) -> (String, u16) {
     if app.scene.is_file() || !app.scene.status.live {
         return (String::new(), 0);
     }
-    let when = if app.scene.frozen.is_some() { "then" } else { "now" };
+    let when = if app.scene.frozen.is_some() { "was" } else { "now" };
     let last = timeline.weights.iter().rev().nth(1).copied().unwrap_or(0);
     match app.scene.ticks() {
-        0 => (format!("{when} {}/s", text::count(last)), 14),
+        0 => (format!("{when} {}/s", text::count(last)), 13),
         ticks => {
             let all = text::cpus(app.scene.status.cpus);
-            let width = format!("then {}.0 of {all}  ", app.scene.status.cpus).len();
+            let width = format!("now {}.0 of {all}  ", app.scene.status.cpus).len();
             (format!("{when} {:.1} of {all}", last as f64 / f64::from(ticks)), u16::try_from(width).unwrap_or(0))
         }
     }

@@ -1,7 +1,6 @@
 //! Tests events instead of the clock: choosing from a list, showing, ending.
 
 use super::*;
-use crate::locks;
 use crate::profile::{EventSource, EventStatus};
 
 fn row(source: u8, name: &str, events: u64) -> EventStatus {
@@ -14,6 +13,10 @@ fn row(source: u8, name: &str, events: u64) -> EventStatus {
         stacks: 10,
         ..Default::default()
     }
+}
+
+fn attach(name: &str, is_agreed: bool) -> EventCommand {
+    EventCommand::Attach { name: name.to_owned(), is_agreed }
 }
 
 /// Ticks of the clock, and twelve calls of `vfs_read` from source 1.
@@ -73,12 +76,12 @@ fn an_event_is_found_attached_shown_and_ended() {
         "{screen}"
     );
     bench.key(KeyCode::Enter);
-    assert_eq!(orders(&mut bench), [EventCommand::Attach("vfs_read".to_owned())]);
+    assert_eq!(orders(&mut bench), [attach("vfs_read", false)]);
     assert!(bench.screen(120, 24).contains("attaching to vfs_read"));
 
     bench.send(Event::Attached("vfs_read".to_owned(), Ok(EventSource(1))));
     let status = Status { events: [row(1, "vfs_read", 12)].into(), ..bench.app.scene.status.clone() };
-    locks::write(&bench.profile).events = Arc::clone(&status.events);
+    bench.profile.write().unwrap().events = Arc::clone(&status.events);
     bench.send(Event::Status(Box::new(status)));
     assert_eq!(bench.app.scene.snapshot.tree.total(), 12);
     let screen = bench.screen(160, 24);
@@ -111,10 +114,43 @@ fn what_is_not_in_the_list_is_taken_as_it_is_written_and_may_fail() {
     let mut bench = with_events();
     bench.keys("Euprobe:libc:malloc");
     bench.key(KeyCode::Enter);
-    assert_eq!(orders(&mut bench).pop(), Some(EventCommand::Attach("uprobe:libc:malloc".to_owned())));
-    bench.send(Event::Attached("uprobe:libc:malloc".to_owned(), Err("it did not work, for a reason".to_owned())));
+    assert_eq!(orders(&mut bench).pop(), Some(attach("uprobe:libc:malloc", false)));
+    let failed = NotAttached::Failed("it did not work, for a reason".to_owned());
+    bench.send(Event::Attached("uprobe:libc:malloc".to_owned(), Err(failed)));
     assert!(bench.screen(120, 24).contains("it did not work, for a reason"));
     assert_eq!(bench.app.scene.query().source, None);
+}
+
+#[test]
+fn a_costly_event_says_what_it_costs_before_it_is_attached() {
+    let mut bench = with_events();
+    let name = "uprobe:libc:malloc";
+    let costly = || Event::Attached(name.to_owned(), Err(NotAttached::Costly { per_second: 515_000, cpus: 0.92 }));
+    bench.send(costly());
+    let screen = bench.screen(120, 24);
+    assert!(
+        screen.contains("uprobe:libc:malloc: 515,000 a second, they would cost the programs 0.9 CPUs. Take stacks?"),
+        "{screen}"
+    );
+    bench.keys("n");
+    assert_eq!(orders(&mut bench), []);
+    bench.send(costly());
+    bench.keys("y");
+    assert_eq!(orders(&mut bench), [attach(name, true)]);
+}
+
+#[test]
+fn what_probes_cost_the_programs_is_beside_what_flametop_costs() {
+    let mut bench = with_events();
+    let first = |bench: &mut Bench| bench.screen(120, 24).lines().next().unwrap().to_owned();
+    assert!(!first(&mut bench).contains("probes"));
+    let status = Status { probes_cpu: 92.4, own_cpu: 0.7, ..bench.app.scene.status.clone() };
+    bench.send(Event::Status(Box::new(status)));
+    assert!(first(&mut bench).contains("probes ≈ 92.4 %  flametop 0.7 %"), "{}", first(&mut bench));
+    bench.profile.write().unwrap().events = vec![EventStatus { cost: 18_000_000, ..row(1, "vfs_read", 10_000) }].into();
+    bench.keys("5");
+    let screen = bench.screen(132, 60);
+    assert!(screen.contains("1.8 µs  about, is what each event costs its program"), "{screen}");
 }
 
 #[test]
@@ -129,7 +165,7 @@ fn a_file_has_no_events() {
 fn what_was_passed_over_is_on_the_page_of_health() {
     let mut bench = with_events();
     let told = |bench: &mut Bench, event: EventStatus| {
-        locks::write(&bench.profile).events = vec![event].into();
+        bench.profile.write().unwrap().events = vec![event].into();
         bench.keys("51");
         bench.keys("5");
         bench.screen(132, 60)
@@ -146,7 +182,7 @@ fn what_was_passed_over_is_on_the_page_of_health() {
 #[test]
 fn what_was_left_out_of_flametop_itself_is_on_the_page_of_health() {
     let mut bench = with_events();
-    locks::write(&bench.profile).events = vec![EventStatus { own: 1585, ..row(1, "vfs_read", 79) }].into();
+    bench.profile.write().unwrap().events = vec![EventStatus { own: 1585, ..row(1, "vfs_read", 79) }].into();
     bench.send(Event::Status(Box::new(Status { own_left_out: 12, ..bench.app.scene.status.clone() })));
     bench.keys("5");
     let screen = bench.screen(132, 60);

@@ -139,7 +139,7 @@ fn the_range_is_a_chip_with_clock_times() {
     let chip = |bench: &mut Bench| bench.screen(132, 24).lines().nth(1).unwrap().to_owned();
     bench.app.scene.begin_with(Span::Last(60));
     bench.keys("g");
-    assert!(chip(&mut bench).contains("│ shown: last 60 s   ") && !chip(&mut bench).contains('×'), "{}", chip(&mut bench));
+    assert!(chip(&mut bench).contains("│ last 60 s   ") && !chip(&mut bench).contains('×'), "{}", chip(&mut bench));
     // A click switches to the next usual time, and removes another time.
     let line = chip(&mut bench);
     let column = line[..line.find("last 60 s").unwrap()].chars().count() as u16 - 1;
@@ -164,7 +164,7 @@ fn the_use_of_now_is_not_that_of_the_time_shown() {
     let line = |bench: &mut Bench| bench.screen(132, 24).lines().nth(1).unwrap().to_owned();
     assert!(line(&mut bench).contains("now 0.1 of 1 CPU "), "{}", line(&mut bench));
     bench.key(KeyCode::Char(' '));
-    assert!(line(&mut bench).contains("then 0.1 of 1 CPU "), "{}", line(&mut bench));
+    assert!(line(&mut bench).contains("was 0.1 of 1 CPU "), "{}", line(&mut bench));
     // After the end there is no such moment.
     bench.app.scene.status.live = false;
     assert!(!line(&mut bench).contains("CPU"), "{}", line(&mut bench));

@@ -174,6 +174,10 @@ fn lines(scene: &Scene) -> Vec<(String, Style)> {
         let (events, stacks) = (text::grouped(event.events), text::grouped(event.stacks));
         let places = if event.places == 1 { String::new() } else { format!(" at {} places", event.places) };
         lines.push((format!("{events:>9}  {} ({}{places}), {stacks} stacks", event.name, event.how), plain));
+        if event.cost > 0 && event.events > 0 {
+            let each = event.cost as f64 / event.events as f64 / 1000.0;
+            lines.push((format!("{each:>17.1} µs  about, is what each event costs its program"), scene.theme.dim()));
+        }
         let kinds = [
             (event.missed, "events came while another stack was taken on that CPU: counted, but without a stack"),
             (event.unsure, "more events, of any process, came while a stack was taken on that CPU: not counted"),
@@ -189,6 +193,11 @@ fn lines(scene: &Scene) -> Vec<(String, Style)> {
     lines.push(("Cost of flametop".to_owned(), heading));
     if scene.status.own_memory > 0 {
         lines.push((format!("{:>8.1}%  of one CPU over the last seconds", scene.status.own_cpu), plain));
+        if scene.status.probes_cpu > 0.0 {
+            let words =
+                format!("{:>8.1}%  of one CPU, about, is lost by the programs whose events are counted", scene.status.probes_cpu);
+            lines.push((words, plain));
+        }
         lines.push((format!("{:>9}  resident memory", text::bytes(scene.status.own_memory)), plain));
     }
     lines.extend(memory(scene, snapshot).into_iter().map(|line| (line, scene.theme.dim())));
