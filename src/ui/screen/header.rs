@@ -105,7 +105,8 @@ fn draw_tabs(app: &App, area: Rect, mut x: u16, buffer: &mut Buffer) {
 /// With fewer samples than this, incomplete stacks cause no warning.
 const FEW_SAMPLES: u64 = 100;
 
-/// What probes cost the programs, in per cent of one CPU: from where it is shown, and from where it is much.
+/// What probes cost the programs, in per cent of one CPU: from where it is shown, and from where it is much. A little is left out if there is
+/// no room.
 const LEAST_LOST: f64 = 0.1;
 const MUCH_LOST: f64 = 5.0;
 
@@ -140,7 +141,7 @@ fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
         figures.push((format!("{what}{} % complete", text::percent(totals.complete, totals.user)), style));
     }
     let lost = app.scene.status.probes_cpu;
-    if lost >= LEAST_LOST {
+    if lost >= if short { MUCH_LOST } else { LEAST_LOST } {
         let about = if app.scene.theme.ascii { "~" } else { "≈" };
         let style = if lost >= MUCH_LOST { app.scene.theme.warning() } else { app.scene.theme.dim() };
         figures.push((format!("probes {about} {lost:.1} %"), style));
