@@ -295,6 +295,47 @@ fn our_own_samples_and_events_are_there_if_they_are_wanted() {
     assert!(status.events >= OWN_CALLS && status.own == 0, "{status:?}");
 }
 
+/// An event that would cost the programs much is tried for a moment, and nothing stays attached. The samples of the trial are not among those
+/// of the event that is attached later.
+#[test]
+fn a_costly_event_needs_consent_and_leaves_nothing_without() {
+    let _alone = alone();
+    let counts_runs = || {
+        let open =
+            std::fs::read_dir("/proc/self/fd").unwrap().flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        open.filter(|link| link.to_string_lossy().contains("bpf-stats")).count()
+    };
+    let name = "syscalls:sys_enter_getppid".to_owned();
+    let unasked = EventRequest { spec: EventSpec::parse(&name).unwrap(), name, places: Vec::new(), is_agreed: false };
+    let agreed = EventRequest { is_agreed: true, ..unasked.clone() };
+    let mut session = Session::start(Targets::All);
+    // A system call all the time: with its tracepoint it costs the program more than a tenth of a CPU.
+    let script = "use POSIX; $| = 1; print \"ready\\n\"; getppid while 1";
+    let mut caller = Command::new("perl").args(["-e", script]).stdout(Stdio::piped()).spawn().expect("perl runs");
+    caller.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+    match session.collector.attach_event(&unasked) {
+        Err(CollectorError::Costly { per_second, cpus, .. }) => println!("{per_second} a second, {cpus} CPUs"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!((session.collector.events().len(), counts_runs()), (0, 0));
+    let source = session.collector.attach_event(&agreed).unwrap();
+    session.collector.read_runs();
+    let status = session.collector.events().remove(0);
+    assert!(status.cost > 0 && status.events > 0, "{status:?}");
+    assert_eq!(counts_runs(), 1);
+    let until = Instant::now() + Duration::from_secs(60);
+    while session.seen.iter().all(|seen| seen.sample.source != source) {
+        assert!(Instant::now() < until, "no stack of the source");
+        session.drain();
+    }
+    session.collector.detach_event(source);
+    assert_eq!((session.collector.events().len(), counts_runs()), (0, 0));
+    caller.kill().unwrap();
+    caller.wait().unwrap();
+    let of_trial = session.seen.iter().filter(|seen| ![source, EventSource::CLOCK].contains(&seen.sample.source));
+    assert!(of_trial.count() > 0, "the trial took stacks");
+}
+
 #[test]
 fn a_program_that_ran_before_us_has_its_mappings_even_if_its_file_is_gone() {
     let _alone = alone();
@@ -462,6 +503,27 @@ fn the_threads_of_a_process_are_those_that_exist() {
         session.follow(child);
         assert_eq!(count(&session), Some((0, true)));
     }
+}
+
+/// A flood of mappings may fill a ring. The end of the process that made it is known all the same.
+#[test]
+fn a_process_is_seen_to_end_although_its_mappings_filled_the_ring() {
+    let _alone = alone();
+    let mut session = Session::start(Targets::All);
+    let program = "import mmap\nfor _ in range(150000): mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC).close()";
+    let mut child = Command::new("python3").args(["-c", program]).spawn().expect("python3 runs");
+    let tgid = Tgid(child.id());
+    assert!(child.wait().unwrap().success());
+    std::thread::sleep(Duration::from_millis(20));
+    session.drain();
+    assert!(session.exited.contains(&tgid));
+    // The kernel says with the next record how many were lost.
+    for cpu in 0..std::thread::available_parallelism().unwrap().get() {
+        assert!(Command::new("taskset").args(["-c", &cpu.to_string(), "true"]).status().unwrap().success());
+    }
+    std::thread::sleep(Duration::from_millis(20));
+    session.drain();
+    assert!(session.batch.losses.events_lost > 0, "the ring was not full");
 }
 
 #[test]

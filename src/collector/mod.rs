@@ -468,7 +468,7 @@ impl Collector {
             for (bytes, of_names) in [(&*names, true), (&*mappings, false)] {
                 let rest = wire::perf_records::split(bytes, |record| match wire::perf_records::parse(record) {
                     // Both rings have it: see `EventRings::drain`.
-                    Parsed::Event(Timed { event: Event::Fork { .. } | Event::Exit { .. }, .. }) if of_names => (),
+                    Parsed::Event(Timed { event: Event::Fork { .. } | Event::Exit { .. }, .. }) if of_names != is_full => (),
                     Parsed::Event(timed) => {
                         latest = timed.time.max(latest);
                         match self.events.last_mut().filter(|last| last.event.is_renamed_by(&timed.event)) {

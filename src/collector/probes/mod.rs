@@ -110,14 +110,29 @@ impl Probes {
 
     /// Attaches a source, and returns its number. A source that costs the programs much is detached again, unless the request agrees to it.
     pub(super) fn attach(&mut self, request: &EventRequest, cpus: &[u32]) -> Result<EventSource, CollectorError> {
+        self.counting = self.counting.take().or_else(bpf_stats::count_runs);
+        let attached = self.attach_counted(request, cpus);
+        self.stop_counting();
+        attached
+    }
+
+    /// Stops the kernel's counting of runs, unless a source is attached.
+    fn stop_counting(&mut self) {
+        if self.attached.is_empty() {
+            self.counting = None;
+        }
+    }
+
+    fn attach_counted(&mut self, request: &EventRequest, cpus: &[u32]) -> Result<EventSource, CollectorError> {
         let taken = |number: &u8| self.attached.iter().any(|attached| attached.status.source.0 == *number);
         // Numbers are given in turn, because samples of a detached source still carry its number.
         let following = (0..MAX_SOURCES - 1).map(|step| (self.last + step) % (MAX_SOURCES - 1) + 1);
         let Some(number) = following.into_iter().find(|number| !taken(number)) else {
             return Err(CollectorError::TooManyEvents { limit: usize::from(MAX_SOURCES - 1) });
         };
+        // Also if it fails: a source that costs too much has taken stacks already.
+        self.last = number;
         self.forget_counts(number)?;
-        self.counting = self.counting.take().or_else(bpf_stats::count_runs);
         let source = EventSource(number);
         let status = EventStatus { source, name: request.name.clone(), ..EventStatus::default() };
         let mut new = Attached::new(status);
@@ -162,7 +177,6 @@ impl Probes {
         tried.map_err(|Costly { per_second, cpus }| CollectorError::Costly { event: request.name.clone(), per_second, cpus })?;
         new.read_runs();
         self.attached.push(new);
-        self.last = number;
         self.tell();
         Ok(source)
     }
@@ -181,9 +195,7 @@ impl Probes {
     /// Detaches a source. Its number may be given again.
     pub(super) fn detach(&mut self, source: EventSource) {
         self.attached.retain(|attached| attached.status.source != source);
-        if self.attached.is_empty() {
-            self.counting = None;
-        }
+        self.stop_counting();
         self.tell();
     }
 

@@ -77,7 +77,8 @@ impl EventRings {
     /// Appends all new records to `names` and `mappings`: whole records, those of each ring oldest first. Returns whether the ring of
     /// mappings was so full that some may be lost. The kernel reports lost records only with the next record, which may come much later.
     ///
-    /// The kernel writes forks and exits into the ring of names, too (`perf_event_task_match`). They count in the ring of mappings only.
+    /// The kernel writes forks and exits into both rings (`perf_event_task_match`). The caller counts each once: from the ring of mappings, or
+    /// from the ring of names if the ring of mappings was full.
     pub(crate) fn drain(&mut self, names: &mut Vec<u8>, mappings: &mut Vec<u8>) -> bool {
         self.names.drain(names);
         self.mappings.drain(mappings) < LONGEST_RECORD
@@ -190,8 +191,11 @@ mod tests {
             _ => false,
         };
         let mut seen = events(&mappings);
-        assert_eq!(seen.iter().filter(|timed| begins_or_ends(timed)).count(), 2, "once each");
-        seen.extend(events(&names).into_iter().filter(|timed| !begins_or_ends(timed)));
+        let named = events(&names);
+        for ring in [&seen, &named] {
+            assert_eq!(ring.iter().filter(|timed| begins_or_ends(timed)).count(), 2, "each ring has both");
+        }
+        seen.extend(named.into_iter().filter(|timed| !begins_or_ends(timed)));
         seen.sort_by_key(|timed| timed.time);
         let of_child: Vec<&Event> = seen.iter().map(|timed| &timed.event).collect();
         let at = |wanted: &dyn Fn(&Event) -> bool| of_child.iter().position(|event| wanted(event)).expect("the event was told");
