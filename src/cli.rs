@@ -105,6 +105,7 @@ pub struct Sampling {
     /// Take stacks at events instead of clock ticks: FUNC of the kernel, uprobe:FILE:FUNC, tracepoint:CAT:NAME, page-faults, …
     ///
     /// Shows who calls a function, how often, and from where. All events are counted.
+    /// Programs lose time at each event: the live view and the end of `record` show how much.
     /// --event-stacks limits the stacks. FUNC may be a glob (`vfs_*`) or a regular expression
     /// between slashes.
     ///

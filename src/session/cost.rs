@@ -31,9 +31,10 @@ impl Cost {
     }
 }
 
-/// What sources of events cost the programs.
+/// Measures the CPU time that programs lose to sources of events.
 #[derive(Default)]
 pub(super) struct CostOfProbes {
+    /// Nanoseconds at the last call.
     so_far: FxHashMap<EventSource, u64>,
     at: Option<Instant>,
 }

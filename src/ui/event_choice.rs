@@ -95,11 +95,10 @@ impl App {
                 self.scene.say(format!("attached to {name}"));
             }
             Err(NotAttached::Costly { per_second, cpus }) => {
-                let question = format!(
-                    "{name}: {} a second, they would cost the programs {cpus:.1} CPUs. Take stacks?",
-                    text::grouped(per_second)
-                );
                 let yes = Effect::Events(EventCommand::Attach { name: name.to_owned(), is_agreed: true });
+                // It fits 80 columns with the answers.
+                let (name, events) = (text::cut(name, 18), text::grouped(per_second));
+                let question = format!("{name} costs programs {cpus:.1} CPUs ({events} events/s). Attach?");
                 self.overlay = Some(Overlay::Confirm(Confirm { question, yes, no: "not attached" }));
             }
             Err(NotAttached::Failed(why)) => self.scene.message = Some(Message { text: why, bad: true }),

@@ -99,7 +99,7 @@ pub struct Status {
     pub own_mapped: usize,
     /// The memory that the allocator manages. Known while the health view is on screen.
     pub own_heap: Option<Heap>,
-    /// What all sources of events together cost the programs in the last second, in per cent of one CPU.
+    /// CPU time that programs lost to all sources of events in the last second, in per cent of one CPU.
     pub probes_cpu: f64,
     /// Samples of flametop itself that were left out for the clock. For events, see [`EventStatus::own`].
     pub own_left_out: u64,

@@ -482,9 +482,9 @@ impl Help {
 pub struct Confirm {
     /// The question.
     pub question: String,
-    /// What is done if the answer is yes.
+    /// Carried out if the answer is yes.
     pub yes: Effect,
-    /// What is said if it is no.
+    /// The message if the answer is no.
     pub no: &'static str,
 }
 

@@ -45,7 +45,7 @@ fn calls_are_all_counted_and_shared_out_among_their_callers() {
     assert!((0.15..0.35).contains(&share), "a quarter was called by `seldom`, not {share}");
 }
 
-/// What a probe costs its program is told: the program itself is the oracle.
+/// `record` says how much CPU time the program lost to the probe. The program measures it, too.
 #[test]
 fn what_a_probe_costs_its_program_is_told() {
     const CALLS: u64 = 200_000;

@@ -282,7 +282,7 @@ fn what_a_probe_costs_is_said_before_it_is_attached_and_while_it_is() {
         terminal.text(&format!("uprobe:/proc/{}/exe:counted", program.pid_text()));
         terminal.wait_for_text("event name as typed", SOON);
         terminal.keys("Enter");
-        terminal.wait_for_text(" CPUs. Take stacks?", SOON);
+        terminal.wait_for_text("events/s). Attach?", SOON);
         assert_eq!(programs(), 0);
     };
     choose();

@@ -1,12 +1,12 @@
-//! What a source of events costs the programs in which its events happen.
+//! The cost of a source of events: CPU time that the programs lose in which its events happen.
 //!
 //! ```text
 //! cost = time in which the source's BPF programs ran + number of runs × time of a trap
 //! ```
 //!
-//! The kernel measures the first part (`BPF_ENABLE_STATS`, Linux 5.8). A trap is the way into the kernel and back: it costs half a
-//! microsecond or more where a function of a program is probed, and next to nothing elsewhere. It is measured once, on functions of flametop
-//! itself.
+//! The kernel measures the first part (`BPF_ENABLE_STATS`, Linux 5.8). A trap is the way into the kernel and back at a probed
+//! function of a program: half a microsecond or more. It is measured once, on functions of flametop itself. Elsewhere only the first part is
+//! counted: of the 97 ns that a tracepoint costs a system call, 50 ns.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use super::programs::Programs;
 use crate::collector::processes::proc;
 use crate::collector::sys::probed;
 
-/// How long a new source is observed before it is said what it costs.
+/// A new source is observed for this long to find its cost.
 const TRIAL: Duration = Duration::from_millis(50);
 /// The CPUs that a source may cost the programs without a question.
 const MOST_UNASKED: f64 = 0.1;
@@ -72,14 +72,15 @@ impl Traps {
     }
 }
 
-/// Whether the kernel carries out this instruction itself: calls, jumps, and pushed registers; its own lists are
+/// Whether the kernel carries out this instruction itself: a call, a jump, a push of a register, or a one-byte nop. Source: the kernel's
 /// `branch_setup_xol_ops` and `push_setup_xol_ops`.
 #[cfg(target_arch = "x86_64")]
 fn is_carried_out(code: [u8; 4]) -> bool {
     matches!(code, [0x50..=0x57 | 0x90 | 0xe8 | 0xe9 | 0xeb | 0x70..=0x7f, ..] | [0x41, 0x50..=0x57, ..] | [0x0f, 0x80..=0x8f, ..])
 }
 
-/// Whether the kernel carries out this instruction itself: jumps, and those that read pc (`arm_probe_decode_insn`).
+/// Whether the kernel carries out this instruction itself: a jump, an instruction that reads pc, or a nop. Source: the kernel's
+/// `arm_probe_decode_insn`.
 #[cfg(target_arch = "aarch64")]
 fn is_carried_out(code: [u8; 4]) -> bool {
     let word = u32::from_le_bytes(code);
@@ -93,7 +94,8 @@ fn is_carried_out(code: [u8; 4]) -> bool {
         || is(0xff9f_fc1f, 0xd61f_0000) // br, blr, ret
 }
 
-/// Measures the nanoseconds that a probe adds to a call of this function, without the program's own time, which is counted at each run.
+/// Measures the nanoseconds that a probe adds to a call of this function. The run time of the BPF program is subtracted, since the kernel
+/// counts it at each event.
 fn of_trap(program: &mut Programs, function: extern "C" fn()) -> Option<u64> {
     let place = own_place(function as usize)?;
     let without = of_call(function);

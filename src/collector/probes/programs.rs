@@ -42,7 +42,7 @@ pub(super) struct ProbeSettings {
     pub(super) backtrace: Backtrace,
 }
 
-/// What the kernel counted of one BPF program.
+/// The runs of a BPF program, as the kernel counted them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Runs {
     /// How often it ran. 0 if the kernel does not count that.
@@ -71,7 +71,7 @@ impl Runs {
         })
     }
 
-    /// Returns the nanoseconds that these runs cost, if each began with a trap of so many nanoseconds.
+    /// Returns the nanoseconds of these runs and their traps. `trap`: nanoseconds of one trap.
     pub(super) fn cost(&self, trap: u64) -> u64 {
         self.time.saturating_add(self.count.saturating_mul(trap))
     }

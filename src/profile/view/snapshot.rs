@@ -78,7 +78,7 @@ pub struct Snapshot {
     pub span: Option<(Timestamp, Timestamp)>,
     /// Samples and names that are missing.
     pub losses: Losses,
-    /// The counts of each source of events: at least what its samples stand for.
+    /// The counts of each source of events. A count is never below the weight of the source's samples.
     pub events: Arc<[EventStatus]>,
     /// Bytes held, by purpose.
     pub held: Held,

@@ -27,7 +27,9 @@ pub(super) fn draw(app: &App, detail: Rect, hints: Rect, buffer: &mut Buffer) {
         (Some(Overlay::Prompt(prompt)), _) => draw_prompt(app, prompt, hints, buffer),
         (Some(Overlay::Confirm(confirm)), _) => {
             let x = put(buffer, hints, hints.x + 1, hints.y, &confirm.question, app.scene.theme.strong());
-            put(buffer, hints, x + 1, hints.y, "y yes  any other key no", app.scene.theme.key());
+            let answers = "y yes  any other key no";
+            let answers = if x + 1 + answers.len() as u16 > hints.right() { "y / n" } else { answers };
+            put(buffer, hints, x + 1, hints.y, answers, app.scene.theme.key());
         }
         (_, Some(message)) => {
             let style = if message.bad { app.scene.theme.warning() } else { app.scene.theme.strong() };

@@ -105,9 +105,9 @@ fn draw_tabs(app: &App, area: Rect, mut x: u16, buffer: &mut Buffer) {
 /// With fewer samples than this, incomplete stacks cause no warning.
 const FEW_SAMPLES: u64 = 100;
 
-/// What probes cost the programs, in per cent of one CPU: from where it is shown, and from where it is much. A little is left out if there is
-/// no room.
+/// The least loss by probes that the header shows, in per cent of one CPU.
 const LEAST_LOST: f64 = 0.1;
+/// From this loss on it is a warning, and is shown even if there is little room.
 const MUCH_LOST: f64 = 5.0;
 
 /// Returns counts, losses, completeness and cost. CPU time is omitted, because the root's box shows it. `short` leaves out counts.
@@ -179,8 +179,9 @@ const TABS: u16 = 76;
 /// Columns of the range without [`SHOWN`], for any range: the strip must not move while time is selected on it. A chip may follow at once.
 const RANGE: u16 = 20;
 
-/// What is said in front of the range on screens with room for it beside chips.
+/// Words in front of the range.
 const SHOWN: &str = "shown: ";
+/// Least columns of a screen with these words. Narrower ones have no room for them beside chips.
 const SHOWN_FROM: u16 = 160;
 
 /// Columns that the strip needs.

@@ -127,11 +127,11 @@ fn a_costly_event_says_what_it_costs_before_it_is_attached() {
     let name = "uprobe:libc:malloc";
     let costly = || Event::Attached(name.to_owned(), Err(NotAttached::Costly { per_second: 515_000, cpus: 0.92 }));
     bench.send(costly());
-    let screen = bench.screen(120, 24);
-    assert!(
-        screen.contains("uprobe:libc:malloc: 515,000 a second, they would cost the programs 0.9 CPUs. Take stacks?"),
-        "{screen}"
-    );
+    for (columns, answers) in [(120, "y yes  any other key no"), (80, "y / n")] {
+        let screen = bench.screen(columns, 24);
+        let question = format!("uprobe:libc:malloc costs programs 0.9 CPUs (515,000 events/s). Attach? {answers}");
+        assert!(screen.contains(&question), "{screen}");
+    }
     bench.keys("n");
     assert_eq!(orders(&mut bench), []);
     bench.send(costly());
