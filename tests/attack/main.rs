@@ -108,20 +108,31 @@ impl Recording {
     /// Starts to record everything into `x.folded` of a new directory, with a new cache.
     #[track_caller]
     fn start(args: &[&str]) -> Recording {
+        Recording::start_with(Command::new(FLAMETOP), args)
+    }
+
+    /// Like [`Recording::start`], with the highest priority. How long it takes then hardly depends on how many other programs want a CPU.
+    #[track_caller]
+    fn start_before_others(args: &[&str]) -> Recording {
+        let mut command = Command::new("nice");
+        command.args(["-n", "-20", FLAMETOP]);
+        Recording::start_with(command, args)
+    }
+
+    fn start_with(command: Command, args: &[&str]) -> Recording {
         let directory = tempfile::tempdir().unwrap();
         let cache = directory.path().join("cache");
         std::fs::create_dir(&cache).unwrap();
-        Recording::start_in(directory, &cache, args)
+        Recording::start_in(command, directory, &cache, args)
     }
 
     /// Starts to record everything with a cache that other recordings use as well.
     #[track_caller]
     fn start_with_cache(cache: &Path, args: &[&str]) -> Recording {
-        Recording::start_in(tempfile::tempdir().unwrap(), cache, args)
+        Recording::start_in(Command::new(FLAMETOP), tempfile::tempdir().unwrap(), cache, args)
     }
 
-    fn start_in(directory: TempDir, cache: &Path, args: &[&str]) -> Recording {
-        let mut command = Command::new(FLAMETOP);
+    fn start_in(mut command: Command, directory: TempDir, cache: &Path, args: &[&str]) -> Recording {
         command.args(["record", "-o", "x.folded", "--force"]).args(args).current_dir(directory.path());
         command.env("XDG_CACHE_HOME", cache).env_remove("SUDO_UID").env_remove("SUDO_GID");
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
