@@ -27,6 +27,7 @@ pub mod allocator;
 pub mod cli;
 #[cfg(feature = "live")]
 pub mod collector;
+mod cpu_time;
 pub mod formats;
 pub mod interpreters;
 mod locks;

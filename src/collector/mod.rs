@@ -595,7 +595,7 @@ mod tests {
         let options = CollectorOptions { frequency: 999, include_idle: true, include_self: true, ..Default::default() };
         let (names, processes) = (Arc::default(), Arc::default());
         let mut collector = Collector::start_with_ring(options, names, processes, 4096).expect("this test needs root");
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_secs(60);
         let mut batch = Batch::default();
         while batch.losses.ring_full == 0 && Instant::now() < until {
             // Long enough to fill 4 KiB on one CPU alone.
@@ -623,7 +623,7 @@ mod tests {
         collector.follow_cpus();
         assert_eq!((collector.cpus(), collector.rings.len()), (all, all));
         // All CPUs are kept busy, because on some virtual machines the clock of an idle CPU does not tick, for perf neither.
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_secs(60);
         let done = std::sync::atomic::AtomicBool::new(false);
         let spin = || {
             while !done.load(std::sync::atomic::Ordering::Relaxed) {

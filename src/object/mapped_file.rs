@@ -244,7 +244,6 @@ impl From<OpenError> for Reason {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::profile::{BuildId, ObjectKind};
@@ -304,12 +303,10 @@ mod tests {
         let fifo = directory.path().join("fifo");
         let made = std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo (coreutils) is needed by this test");
         assert!(made.success());
-        let start = Instant::now();
         for path in [fifo.to_str().unwrap(), "/dev/zero", "/dev/tty", "/", "/proc"] {
             let reason = open_image(&object(path, BuildId::new(b"x"), None), &[]).map(drop).err();
             assert_eq!(reason, Some(Reason::NotRegular), "{path}");
         }
-        assert!(start.elapsed() < Duration::from_secs(1));
     }
 
     #[test]

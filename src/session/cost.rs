@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 
 use crate::allocator;
+use crate::cpu_time;
 use crate::profile::{EventSource, EventStatus};
 use crate::ui::Heap;
 
@@ -18,12 +19,12 @@ pub(super) struct Cost {
 
 impl Cost {
     pub(super) fn new() -> Cost {
-        Cost { cpu: own_cpu_time(), at: Instant::now() }
+        Cost { cpu: cpu_time::of_this_process(), at: Instant::now() }
     }
 
     /// Returns the CPU time since the last call, in per cent of one CPU.
     pub(super) fn measure(&mut self) -> f64 {
-        let (cpu, at) = (own_cpu_time(), Instant::now());
+        let (cpu, at) = (cpu_time::of_this_process(), Instant::now());
         let wall = at.duration_since(self.at).as_secs_f64().max(0.001);
         let share = (cpu.saturating_sub(self.cpu)).as_secs_f64() * 100.0 / wall;
         (self.cpu, self.at) = (cpu, at);
@@ -49,12 +50,6 @@ impl CostOfProbes {
         let wall = self.at.replace(at).map_or(1.0, |before| at.duration_since(before).as_secs_f64().max(0.001));
         lost as f64 / 1e7 / wall
     }
-}
-
-/// Returns the CPU time of all threads of this process.
-pub(super) fn own_cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// Returns the resident bytes, and how many of them are files and buffers of the kernel: the second and third number of /proc/self/statm,

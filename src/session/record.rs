@@ -21,6 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use crate::cli;
+use crate::cpu_time;
 use crate::formats::folded::FoldedOptions;
 use crate::formats::save::{Pipe, SaveError, check, is_standard_output, remove_unfinished, save};
 use crate::formats::svg::SvgOptions;
@@ -32,7 +33,7 @@ use crate::profile::{
 use crate::ui::{Sampled, picture_facts, plain_name};
 
 use super::child::{Child, Output, Terms, shown};
-use super::cost::{own_cpu_time, own_memory};
+use super::cost::own_memory;
 use super::event_targets;
 use super::options::duties;
 use super::runtime::runtime;
@@ -500,7 +501,7 @@ fn report(
             lines.push(format!("{count} {what}"));
         }
     }
-    let mut cost = format!("cost: {:.2} s of CPU, {} MB", own_cpu_time().as_secs_f64(), own_memory().0 / 1_000_000);
+    let mut cost = format!("cost: {:.2} s of CPU, {} MB", cpu_time::of_this_process().as_secs_f64(), own_memory().0 / 1_000_000);
     if told.own_left_out > 0 {
         cost.push_str(&format!("; {} samples of flametop itself left out (--self shows them)", told.own_left_out));
     }

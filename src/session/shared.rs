@@ -76,7 +76,7 @@ mod tests {
         assert!(Arc::ptr_eq(&shared.names(), &renewed.names));
         let begun = Instant::now();
         while first.upgrade().is_some() {
-            assert!(begun.elapsed() < Duration::from_secs(10), "somebody keeps them");
+            assert!(begun.elapsed() < Duration::from_secs(60), "somebody keeps them");
             std::thread::sleep(Duration::from_millis(5));
         }
     }

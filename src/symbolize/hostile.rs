@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proptest::prelude::*;
 
@@ -12,6 +12,7 @@ use super::jit::growing_file::{CodeFile, Format};
 use super::jit::jitdump::{JitDump, tests as dump};
 use super::jit::perf_map::PerfMap;
 use super::symbols::index::SymbolIndex;
+use crate::cpu_time;
 use crate::object::bytes::Source;
 use crate::object::debug_files::Places;
 use crate::object::elf::Image;
@@ -66,7 +67,7 @@ fn a_file_cut_at_any_length_is_refused_or_read_as_far_as_it_goes() {
 
 #[test]
 fn claims_larger_than_the_file_cost_nothing() {
-    let start = Instant::now();
+    let start = cpu_time::of_this_thread();
     // e_phoff, e_shoff, e_phnum, e_shnum, e_shstrndx
     for (at, size) in [(32, 8), (40, 8), (56, 2), (60, 2), (62, 2)] {
         let mut bytes = sample().to_vec();
@@ -84,7 +85,7 @@ fn claims_larger_than_the_file_cost_nothing() {
             let _ = read_everything(&bytes);
         }
     }
-    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert!(cpu_time::since(start) < Duration::from_secs(20), "{:?}", cpu_time::since(start));
 }
 
 /// An ELF file with some code and these sections.
@@ -132,11 +133,11 @@ const ABBREVIATIONS: &[u8] =
 
 fn open(sections: &[(&str, &[u8])]) -> Result<usize, Reason> {
     let image = Image::read(Source::Memory(file_with(sections).into()))?;
-    let start = Instant::now();
+    let start = cpu_time::of_this_thread();
     let dwarf = Dwarf::open(&image, None, Places::default())?.expect("it has some");
     let mut calls = 0;
     let asked = dwarf.calls(ElfAddress(0x1100), |_| calls += 1);
-    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    assert!(cpu_time::since(start) < Duration::from_secs(10), "{:?}", cpu_time::since(start));
     asked.map(|()| calls)
 }
 
@@ -215,10 +216,10 @@ fn sections_of_one_name_are_looked_at_once() {
     let relocations = vec![7u8; 240_000];
     let many: Vec<(&str, &[u8])> =
         (0..200).map(|_| (".rela.plt", relocations.as_slice())).chain([(".plt", &[0x90; 64][..])]).collect();
-    let start = Instant::now();
+    let start = cpu_time::of_this_thread();
     let images = Images::alone(Image::read(Source::Memory(file_with(&many).into())).unwrap());
     assert_eq!(SymbolIndex::build(&images).unwrap().len(), 0);
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(cpu_time::since(start) < Duration::from_secs(5), "{:?}", cpu_time::since(start));
 }
 
 proptest! {
@@ -235,9 +236,9 @@ proptest! {
             let at = if headers && at >= 1024 { sections + at - 1024 } else { at };
             bytes[at] = value;
         }
-        let start = Instant::now();
+        let start = cpu_time::of_this_thread();
         let _ = read_everything(&bytes);
-        prop_assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        prop_assert!(cpu_time::since(start) < Duration::from_secs(5), "{:?}", cpu_time::since(start));
     }
 
     #[test]
@@ -284,7 +285,7 @@ fn sample_dump() -> Vec<u8> {
 /// Reads a file that grows in pieces, ending at `cuts`, and asks for the names of all addresses after each piece. Then reads the file
 /// written anew.
 fn read_as_it_grows<F: Format + Default>(bytes: &[u8], cuts: &[prop::sample::Index]) -> Result<(), Reason> {
-    let start = Instant::now();
+    let start = cpu_time::of_this_thread();
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).chain([bytes.len()]).collect();
     cuts.sort_unstable();
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -306,7 +307,7 @@ fn read_as_it_grows<F: Format + Default>(bytes: &[u8], cuts: &[prop::sample::Ind
     file.as_file().set_len(0).unwrap();
     let _ = reader.update(&going);
     assert!(bytes.is_empty() || reader.len() == 0, "of what is gone nothing is kept");
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(cpu_time::since(start) < Duration::from_secs(5), "{:?}", cpu_time::since(start));
     outcome.map(drop)
 }
 
@@ -317,11 +318,11 @@ fn a_map_of_jit_code_without_end_costs_bounded_memory_and_time() {
     file.write_all(&lines).unwrap();
     // A hole follows in the file, as large as files get here: a line that never ends.
     file.as_file().set_len(1 << 42).unwrap();
-    let start = Instant::now();
+    let start = cpu_time::of_this_thread();
     let mut reader = CodeFile::<PerfMap>::ours(std::fs::File::open(file.path()).unwrap()).unwrap();
     let outcome = reader.update(&AtomicBool::new(false));
     assert_eq!((outcome, reader.len()), (Err(Reason::CodeMapTooLarge), MAX_RANGES));
-    assert!(reader.memory() < 12 << 20 && start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    assert!(reader.memory() < 12 << 20 && cpu_time::since(start) < Duration::from_secs(30), "{:?}", cpu_time::since(start));
     assert_eq!(reader.update(&AtomicBool::new(false)), Err(Reason::CodeMapTooLarge));
-    println!("{} bytes of lines and a hole: {:?}", lines.len(), start.elapsed());
+    println!("{} bytes of lines and a hole: {:?}", lines.len(), cpu_time::since(start));
 }

@@ -11,12 +11,11 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
-
 use super::UserPlace;
 use super::programs::Programs;
 use crate::collector::processes::proc;
 use crate::collector::sys::probed;
+use crate::cpu_time;
 
 /// A new source is observed for this long to find its cost.
 const TRIAL: Duration = Duration::from_millis(50);
@@ -111,14 +110,10 @@ fn of_trap(program: &mut Programs, function: extern "C" fn()) -> Option<u64> {
 /// Returns the nanoseconds of CPU of a call: the least of some rounds.
 fn of_call(function: extern "C" fn()) -> u64 {
     const CALLS: u64 = 64;
-    let cpu = || {
-        let time = clock_gettime(ClockId::ThreadCPUTime);
-        time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
-    };
     let round = |_| {
-        let begun = cpu();
+        let begun = cpu_time::of_this_thread();
         (0..CALLS).for_each(|_| std::hint::black_box(function)());
-        (cpu() - begun) / CALLS
+        cpu_time::since(begun).as_nanos() as u64 / CALLS
     };
     (0..8).map(round).min().unwrap_or(0)
 }

@@ -34,6 +34,7 @@ use super::mapped_build_id::{self, Missing};
 use super::moved_file::{self, MovedText};
 use super::proc::{self, MappedList};
 use super::process_memory;
+use crate::cpu_time;
 use crate::interpreters::python::{Code, Layout};
 use crate::locks;
 use crate::object::crew;
@@ -391,10 +392,10 @@ fn work(shared: &ReaderQueue, worker: u64) {
                 gives_way: false,
             });
             drop(inner);
-            let before = machine::cpu_of_this_thread();
+            let before = cpu_time::of_this_thread();
             let found = catch_unwind(AssertUnwindSafe(|| (shared.read)(&question)));
             if let Ok(found) = found {
-                let cpu = machine::cpu_of_this_thread().saturating_sub(before);
+                let cpu = cpu_time::since(before);
                 let answer = Answer { question, found, time: machine::now().0, cpu };
                 // At the end of the run the receiver is gone.
                 let _ = locks::lock(&shared.answers).send(answer);
@@ -441,7 +442,7 @@ mod tests {
 
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(10);
+    const LONG: Duration = Duration::from_secs(60);
 
     fn question(tgid: u32, user: u32) -> Question {
         Question { tgid, life: 1, user: UserId(user), what: What::CommandLine }

@@ -3,15 +3,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::time::Duration;
 
 use crate::profile::Timestamp;
-
-/// Returns the CPU time of the calling thread.
-pub(crate) fn cpu_of_this_thread() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
-}
 
 /// Returns the current time, by the clock of samples and events.
 pub(crate) fn now() -> Timestamp {

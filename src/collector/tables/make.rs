@@ -1,7 +1,7 @@
 //! The worker threads that make tables, from a job to the table in the kernel.
 
 use crate::allocator;
-use crate::collector::sys::machine::{self, cpu_of_this_thread};
+use crate::collector::sys::machine;
 use crate::collector::tables::Made;
 use crate::collector::tables::SharedTables;
 use crate::collector::tables::store::PAUSE;
@@ -24,6 +24,7 @@ use super::served::FileFor;
 use super::status::Summary;
 use super::store::{Finished, Inner};
 use crate::collector::wire::perf_records::Identity;
+use crate::cpu_time;
 use crate::object::crew::{JobId, Waits};
 use crate::object::io_timeout::{self, FailureDomain};
 use crate::object::open::{self, Root};
@@ -65,12 +66,12 @@ pub(super) fn work(shared: &SharedTables) {
     waits.follow_this_thread();
     while let Some((id, job)) = next_job(shared, &waits) {
         let mut stored = 0;
-        let before = cpu_of_this_thread();
+        let before = cpu_time::of_this_thread();
         let charged = Cell::default();
         let making = AssertUnwindSafe(|| make_for(shared, &job, &mut stored, &charged));
         let outcome = catch_unwind(making)
             .unwrap_or_else(|_| Outcome::Refused(job.title(), "making its unwind table failed unexpectedly".to_owned()));
-        let cost = cpu_of_this_thread().saturating_sub(before);
+        let cost = cpu_time::since(before);
         let rest = cost.saturating_sub(charged.get());
         let mut inner = shared.lock();
         inner.crew.end(id);
@@ -446,13 +447,13 @@ pub(super) struct Work<'a> {
 
 impl Work<'_> {
     pub(super) fn begin<'a>(shared: &'a SharedTables, job: &'a Job, key: ObjectKey, user: UserId) -> Work<'a> {
-        let begun = cpu_of_this_thread();
+        let begun = cpu_time::of_this_thread();
         let (since, charged, code) = (Instant::now(), Cell::default(), RefCell::default());
         Work { shared, job, key, user, begun, since, charged, is_asked: Cell::new(true), is_unused: Cell::new(false), code }
     }
 
     fn spent(&self) -> Duration {
-        cpu_of_this_thread().saturating_sub(self.begun)
+        cpu_time::since(self.begun)
     }
 
     /// Charges the user for the time since the last charge. Returns whether the conversion should continue.

@@ -397,7 +397,7 @@ int main(int c, char **v) { volatile int x[2] = { c, c }; return hidden(x); }
         let began = Instant::now();
         let id = Place::image(&place.at("prog")).build_id().unwrap();
         assert_eq!(find(&place.at("hang"), &runner, id, || began.elapsed() > Duration::from_millis(100)), None);
-        assert!(began.elapsed() < Duration::from_secs(5));
+        assert!(began.elapsed() < Duration::from_secs(60));
         assert_eq!(find(&place.at("missing"), &runner, id, || false), None);
     }
 

@@ -4,12 +4,11 @@ pub mod gimli_check;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
-
 use super::convert::Evidence;
 use super::debug_frame_files::OnDisk;
 use super::table::paged::Paged;
 use super::table::rows::Report;
+use crate::cpu_time;
 use crate::object::open::{Root, open_path};
 use crate::object::read_at::{FileBytes, Unreadable};
 use crate::profile::UserId;
@@ -40,18 +39,11 @@ pub struct Checked {
 pub fn check_file(path: &Path) -> Result<Checked, Unreadable> {
     // The path is from our own user, so links in /proc are followed.
     let image = FileBytes::new(open_path(UserId(0), Root::Own, &std::fs::canonicalize(path)?)?);
-    let begin = processor_time();
+    let begin = cpu_time::of_this_thread();
     let (table, evidence) = Evidence::read(&image, &OnDisk::of(path))?;
     let paged = Paged::new(&table);
-    let time = processor_time().saturating_sub(begin);
+    let time = cpu_time::since(begin);
     let verdict = gimli_check::check(&evidence, &table, &paged);
     let (rows, rules, kernel_bytes) = (table.rows.len(), table.rules.len(), paged.bytes());
     Ok(Checked { report: table.report, rows, rules, kernel_bytes, time, verdict })
-}
-
-/// Returns the processor time that this thread has used. Unlike wall-clock time, it does not depend on other users of the
-/// processor.
-fn processor_time() -> Duration {
-    let used = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(used.tv_sec.unsigned_abs(), u32::try_from(used.tv_nsec).unwrap_or(0))
 }

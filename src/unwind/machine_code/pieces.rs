@@ -27,13 +27,13 @@ use std::ops::Range;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
-use rustix::time::{ClockId, clock_gettime};
 
 use super::gaps::{clip, size};
 use super::known::{Evidence, Known, Others};
 use super::prover::{Proved, Prover, Signs, Stopped};
 use super::survey::Calls;
 use super::text::Text;
+use crate::cpu_time;
 use crate::object::read_at::ReadAt;
 use crate::unwind::control::{Control, Ended, Step};
 use crate::unwind::sections::Elf;
@@ -145,16 +145,16 @@ impl<'a, I: ReadAt + ?Sized> Pieces<'a, I> {
         symbols.sort_unstable();
         let mut pieces = cut(&self.ranges, &calls);
         let analyse = |piece: &Piece, others: &Others| self.analyse(piece, others, &calls, &symbols, control);
-        let (mut order, mut fresh, mut published) = (Order::default(), Vec::new(), cpu_time());
+        let (mut order, mut fresh, mut published) = (Order::default(), Vec::new(), cpu_time::of_this_thread());
         let mut left = size(&self.ranges);
         while let Some(piece) = order.next(&pieces, control).and_then(|number| pieces.get_mut(number)) {
             let proved = analyse(piece, &others)?;
             fresh.extend(piece.done(proved));
             left -= size(&piece.ranges);
-            if left > 0 && cpu_time().saturating_sub(published) >= every {
+            if left > 0 && cpu_time::since(published) >= every {
                 fill(table, &mut fresh);
                 publish(Step { table, unknown: &unknown(&pieces) });
-                published = cpu_time();
+                published = cpu_time::of_this_thread();
             } else if fresh.iter().map(|block: &Block| block.rows.len()).sum::<usize>() > MOST_FRESH {
                 fill(table, &mut fresh);
             }
@@ -234,12 +234,6 @@ fn fill(table: &mut Table, blocks: &mut Vec<Block>) {
     blocks.sort_by_key(|block| block.start);
     table.fill(blocks);
     blocks.clear();
-}
-
-/// Returns the CPU time that this thread has used.
-pub(crate) fn cpu_time() -> Duration {
-    let used = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(used.tv_sec.unsigned_abs(), u32::try_from(used.tv_nsec).unwrap_or(0))
 }
 
 /// Cuts the ranges into pieces of about [`REACH`] bytes, where functions begin as far as that is known.

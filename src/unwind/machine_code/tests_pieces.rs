@@ -4,7 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use super::LARGEST_WHOLE;
-use super::pieces::{EVERY_PIECE, cpu_time};
+use super::pieces::EVERY_PIECE;
+use crate::cpu_time;
 use crate::object::headers::Arch;
 use crate::unwind::control::{Control, Ended, Unhurried};
 use crate::unwind::convert::{convert, convert_by, convert_in_steps};
@@ -145,10 +146,10 @@ fn what_is_stopped_publishes_nothing_that_is_not_in_the_whole_table() {
 #[test]
 fn the_caller_is_asked_often_and_tables_come_seldom() {
     let image = large_library(FUNCTIONS);
-    let (asked, begin) = (Asked::new(u64::MAX, &[]), cpu_time());
+    let (asked, begin) = (Asked::new(u64::MAX, &[]), cpu_time::of_this_thread());
     let mut tables = 0;
     convert_in_steps(image.as_slice(), &Nowhere, &asked, &mut |_| tables += 1).unwrap();
-    let (questions, took) = (u64::MAX - asked.left.get(), cpu_time() - begin);
+    let (questions, took) = (u64::MAX - asked.left.get(), cpu_time::since(begin));
     assert!(Duration::from_millis(20) * questions as u32 > took, "{questions} in {took:?}");
     assert!(tables as u128 <= 2 + took.as_millis() / 250, "{tables} in {took:?}");
 }

@@ -73,7 +73,7 @@ impl World {
             if is_last && !self.table.is_expecting() {
                 return;
             }
-            assert!(begun.elapsed() < Duration::from_secs(20), "no answers");
+            assert!(begun.elapsed() < Duration::from_secs(60), "no answers");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -330,7 +330,7 @@ fn samples_wait_a_second_for_a_process_that_does_not_answer_and_others_do_not() 
     };
     let began = Instant::now();
     while batch.samples.is_empty() {
-        assert!(began.elapsed().as_secs() < 10);
+        assert!(began.elapsed().as_secs() < 60);
         settle(&mut world, &mut batch, 0);
     }
     assert_eq!(batch.samples.iter().map(|sample| sample.thread.tgid.0).collect::<Vec<_>>(), [other]);
@@ -345,7 +345,7 @@ fn samples_wait_a_second_for_a_process_that_does_not_answer_and_others_do_not() 
     assert_eq!(batch.samples.len(), 3);
     drop(release);
     while world.table.states[&silent].known != Known::Yes {
-        assert!(began.elapsed().as_secs() < 10);
+        assert!(began.elapsed().as_secs() < 60);
         settle(&mut world, &mut batch, 2 * SECOND);
     }
     sample_of(&mut world, silent, &mut batch);
@@ -430,7 +430,7 @@ fn an_answer_about_another_program_of_that_number_is_none() {
     world.exec(NOBODY, "new");
     let began = Instant::now();
     while batch.samples.is_empty() {
-        assert!(began.elapsed().as_secs() < 10);
+        assert!(began.elapsed().as_secs() < 60);
         let answers = world.table.answers(false, Instant::now());
         world.table.settle(world.time, answers, &mut batch, |_| false);
     }
