@@ -234,15 +234,25 @@ fn a_process_that_is_exiting_has_no_readable_user_stack() {
     assert!(unreadable.iter().all(|seen| user_frames(seen).next().is_none() && !seen.frames.is_empty()));
 }
 
+/// Time that all CPUs were idle, in ticks of 10 ms: proc_stat(5).
+fn idle_ticks() -> u64 {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap();
+    stat.lines().next().unwrap().split_whitespace().nth(4).unwrap().parse().unwrap()
+}
+
 #[test]
 fn idle_cpus_are_sampled_when_asked_for_as_kernel_threads_of_process_0() {
     let _alone = alone();
     let mut session = Session::start_with(Targets::All, true);
-    let until = Instant::now() + Duration::from_secs(30);
+    let (until, before) = (Instant::now() + Duration::from_secs(60), idle_ticks());
     while session.of(0).is_empty() {
-        assert!(Instant::now() < until, "no CPU was idle for half a minute");
         std::thread::sleep(Duration::from_millis(50));
         session.drain();
+        if Instant::now() > until {
+            let ticks = idle_ticks() - before;
+            assert!(ticks < 10, "CPUs were idle for {ticks} ticks without a sample");
+            return println!("NOT TESTED: no CPU was idle for a minute");
+        }
     }
     for idle in session.of(0) {
         assert_eq!(idle.sample.user_end, UserEnd::KernelThread);
@@ -319,11 +329,16 @@ fn a_costly_event_needs_consent_and_leaves_nothing_without() {
     }
     assert_eq!((session.collector.events().len(), counts_runs()), (0, 0));
     let source = session.collector.attach_event(&agreed).unwrap();
-    session.collector.read_runs();
-    let status = session.collector.events().remove(0);
-    assert!(status.cost > 0 && status.events > 0, "{status:?}");
-    assert_eq!(counts_runs(), 1);
     let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        session.collector.read_runs();
+        let status = session.collector.events().remove(0);
+        if status.cost > 0 && status.events > 0 {
+            break;
+        }
+        assert!(Instant::now() < until, "{status:?}");
+    }
+    assert_eq!(counts_runs(), 1);
     while session.seen.iter().all(|seen| seen.sample.source != source) {
         assert!(Instant::now() < until, "no stack of the source");
         session.drain();
@@ -600,7 +615,7 @@ fn nothing_is_left_in_the_kernel() {
     assert!(maps.len() >= 4, "{maps:?}");
     drop(session);
     assert_eq!(our_kernel_descriptors(), before);
-    let until = Instant::now() + Duration::from_secs(5);
+    let until = Instant::now() + Duration::from_secs(60);
     loop {
         // The kernel frees them a grace period after the last descriptor was closed.
         let programs_left = libbpf_rs::query::ProgInfoIter::default().filter(|program| programs.contains(&program.id)).count();

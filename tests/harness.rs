@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{Program, Terminal, terminal};
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 
 fn shell(script: &str) -> Terminal {
     Terminal::spawn("sh", &["-c", script], 10, 40, &[])

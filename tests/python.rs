@@ -524,7 +524,7 @@ fn first_functions_come_soon() {
     // Returns the time from `begin` until a sample of these processes has functions, and how many of them came before.
     let first = |begin: Instant, collector: &mut Collector, names: &Names, processes: &[u32]| {
         let (mut batch, mut before) = (Batch::default(), 0);
-        while begin.elapsed() < Duration::from_secs(5) {
+        while begin.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(10));
             collector.drain(&mut batch).unwrap();
             for sample in batch.samples.iter().filter(|sample| processes.contains(&sample.thread.tgid.0)) {
@@ -534,7 +534,7 @@ fn first_functions_come_soon() {
                 before += 1;
             }
         }
-        panic!("no functions within five seconds");
+        panic!("no functions within a minute");
     };
     for (python, version) in some() {
         let names = Arc::new(Names::default());
@@ -543,7 +543,7 @@ fn first_functions_come_soon() {
         let begin = Instant::now();
         let mut command = program(&python, "spin");
         let child = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-        let (one, _) = first(begin, &mut collector, &names, &[child.0.id()]);
+        let (one, before_one) = first(begin, &mut collector, &names, &[child.0.id()]);
         drop((child, collector));
 
         let many: Vec<Interpreter> = (0..MANY).filter_map(|_| Interpreter::start(&mut program(&python, "service"))).collect();
@@ -553,10 +553,13 @@ fn first_functions_come_soon() {
         let started = begin.elapsed();
         let (all, before) = first(begin, &mut collector, &names, &processes);
         println!(
-            "{version:?}: a new program after {one:.0?}; {MANY} programs after {all:.0?}, start {started:.0?}, {before} samples before"
+            "{version:?}: a new program after {one:.0?}, {before_one} samples before; {MANY} programs after {all:.0?}, start {started:.0?}, \
+             {before} samples before"
         );
-        assert!(one < Duration::from_millis(300), "{version:?}: a new program has functions after {one:?}");
-        assert!(all < Duration::from_secs(1), "{version:?}: {MANY} programs have functions after {all:?}");
+        // 0.3 s, and a second on all CPUs. It is counted in samples, because a program that waits for a CPU has none.
+        let cpus = std::thread::available_parallelism().unwrap().get();
+        assert!(before_one < 29, "{version:?}: a new program has functions after {before_one} samples, {one:?}");
+        assert!(before < 97 * cpus, "{version:?}: {MANY} programs have functions after {before} samples, {all:?}");
     }
 }
 
@@ -655,7 +658,7 @@ fn an_interpreter_that_a_sampled_program_opens_is_found() {
     let mut collector = Collector::start(options, Default::default(), Default::default()).expect("this test needs root");
     let (mut batch, mut before, begun) = (Batch::default(), 0, Instant::now());
     while collector.scripts().whole < 100 {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{before} samples, {:?}", collector.scripts());
+        assert!(begun.elapsed() < Duration::from_secs(60), "{before} samples, {:?}", collector.scripts());
         std::thread::sleep(Duration::from_millis(50));
         collector.drain(&mut batch).unwrap();
         if collector.scripts().samples == 0 {
@@ -674,7 +677,7 @@ fn assert_whole(process: u32, what: &str) {
     let mut collector = Collector::start(options, Arc::clone(&names), Default::default()).expect("this test needs root");
     let (mut batch, begun) = (Batch::default(), Instant::now());
     while collector.scripts().samples < 200 {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{what}: {:?}", collector.scripts());
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}: {:?}", collector.scripts());
         std::thread::sleep(Duration::from_millis(50));
         collector.drain(&mut batch).unwrap();
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{Program, Running, Terminal, alone};
 
-const SOON: Duration = Duration::from_secs(40);
+const SOON: Duration = Duration::from_secs(60);
 
 /// Number of pictures that are compared, and the time from one to the next.
 const PICTURES: usize = 40;
@@ -18,8 +18,8 @@ const APART: Duration = Duration::from_millis(250);
 /// Pictures in the three seconds over which view 3 averages CPU use.
 const OF_THREE_SECONDS: usize = 12;
 
-/// Largest difference between the CPU times of two programs in three seconds that counts as the same load: ticks of 10 ms, 4 %.
-const SAME: u64 = 12;
+/// Largest difference between the CPU times of two programs in three seconds that counts as the same load: 4 %.
+const SAME: Duration = Duration::from_millis(120);
 
 /// A program that keeps a CPU busy in a function of this name.
 fn burning(function: &str) -> Running {
@@ -31,15 +31,8 @@ fn burning(function: &str) -> Running {
     Program::build_text(&format!("{function}.c"), &text, &[]).run(&[])
 }
 
-/// CPU time of a process in ticks, as the kernel counts it: proc_pid_stat(5), `utime` and `stime`.
-fn cpu_time(program: &Running) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", program.pid())).unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
-}
-
 /// Whether both programs had the same CPU time in all stretches of three seconds.
-fn is_steady(times: &[(u64, u64)]) -> bool {
+fn is_steady(times: &[(Duration, Duration)]) -> bool {
     times.windows(OF_THREE_SECONDS + 1).all(|window| {
         let (first, last) = (window[0], window[OF_THREE_SECONDS]);
         (last.0 - first.0).abs_diff(last.1 - first.1) <= SAME
@@ -68,7 +61,7 @@ fn equal_programs_keep_their_places_in_the_tables() {
                 let screen = terminal.screen();
                 assert_eq!(order(&screen).split(' ').count(), 2, "{screen}");
                 seen.push(order(&screen));
-                times.push((cpu_time(&programs[0]), cpu_time(&programs[1])));
+                times.push((programs[0].cpu_time(), programs[1].cpu_time()));
             }
             is_steady(&times).then_some(seen)
         });

@@ -108,7 +108,7 @@ fn the_live_view_goes_on_and_ends_beside_a_fifo() {
     for end in ["q", "SIGTERM", "Ctrl-C"] {
         let lair = Lair::under(Path::new("/var/tmp"));
         let mut terminal = Terminal::start(&["-F", "499"], 36, 132, &[]);
-        terminal.wait_for_text("live", Duration::from_secs(10));
+        terminal.wait_for_text("live", Duration::from_secs(60));
         let directory = lair.path().to_str().unwrap().to_owned();
         let _attacker = lair.start(&program, &[&directory, "fifo"]);
         let _witness = Witness::start_unseen("liveone");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustix::process::Signal;
 
 use super::common::Terminal;
-use super::tables::{cpu_of, cpu_told_by};
+use super::common::kernel::{cpu_of, cpu_told_by};
 use super::*;
 
 /// Resident bytes of a process.
@@ -47,7 +47,7 @@ fn await_lock(holder: Running) -> Running {
     // It holds its lock: a process that reads its arguments waits. (Since Linux 6.17 its mappings can be read without that lock.)
     let (tell, told) = std::sync::mpsc::channel();
     let arguments = format!("/proc/{}/cmdline", holder.pid());
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(60);
     loop {
         let (tell, arguments) = (tell.clone(), arguments.clone());
         std::thread::spawn(move || tell.send(std::fs::read(arguments).is_ok()));
@@ -168,7 +168,7 @@ fn namespace_with_numbers(count: u32) -> Running {
     let mut command = Command::new("unshare");
     command.args(["--user", "sleep", "120"]).stdin(Stdio::null()).uid(100_000).gid(100_000);
     let namespace = Running { child: command.spawn().expect("unshare (util-linux) is needed by this test") };
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(60);
     let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/user")).ok();
     while of(&namespace.pid_text()) == of("self") {
         assert!(Instant::now() < until, "NOT TESTED: an ordinary user cannot make a user namespace here");
@@ -230,6 +230,7 @@ pub(crate) fn beside_late_answers<Started>(
     std::thread::sleep(TIME.saturating_sub(begun.elapsed() + Duration::from_millis(200)));
     let draining = cpu_of_draining(recording.pid());
     std::thread::sleep(TIME.saturating_sub(begun.elapsed()));
+    recording.let_before_others();
     let since = Instant::now();
     let (lines, said) = recording.end(Duration::ZERO);
     let took = since.elapsed();
@@ -429,8 +430,8 @@ fn the_live_view_ends_beside_a_held_lock() {
     let holder = holder(&lair);
     let mut terminal = Terminal::start(&["-F", "499"], 36, 132, &[]);
     // It is on the screen: so it was sampled, and flametop has asked about it.
-    terminal.wait_for_text("live", Duration::from_secs(20));
-    terminal.wait_for_text("holder", Duration::from_secs(20));
+    terminal.wait_for_text("live", Duration::from_secs(60));
+    terminal.wait_for_text("holder", Duration::from_secs(60));
     terminal.keys("q");
     terminal.wait_exit_within(SOON);
     terminal.assert_restored();

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use object::{Object, ObjectSection};
 
+use super::common::kernel::cpu_of;
 use super::*;
 
 /// Number of a program's whole samples, with `main` and `sort_it` below the library's functions, and of all its samples.
@@ -172,19 +173,6 @@ fn held_by(pid: u32) -> (usize, u64) {
     let segments = entries.iter().filter(|entry| std::fs::read_to_string(entry.path()).is_ok_and(|text| is_segment(&text)));
     // While it is loaded, the map of maps also has one inner map as its template.
     (entries.len(), segments.count() as u64 * 2_097_152)
-}
-
-/// CPU time of a process.
-pub(crate) fn cpu_of(pid: u32) -> Duration {
-    cpu_told_by(&PathBuf::from(format!("/proc/{pid}")))
-}
-
-/// CPU time of a process or a thread, by its directory in `/proc`.
-pub(crate) fn cpu_told_by(directory: &Path) -> Duration {
-    let stat = std::fs::read_to_string(directory.join("stat")).unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-    let ticks: u64 = [11, 12].iter().filter_map(|at| fields.get(*at)?.parse::<u64>().ok()).sum();
-    Duration::from_millis(ticks * 10)
 }
 
 #[test]

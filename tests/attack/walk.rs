@@ -90,7 +90,7 @@ fn deep_stacks_take_a_bounded_time(witness: &str, frequency: u32, most: Duration
     ends_of(&mut collector, Duration::from_millis(500));
     let witness = Witness::start_unseen(witness);
     let pid = witness._running.pid();
-    let patience = Instant::now() + Duration::from_secs(15);
+    let patience = Instant::now() + Duration::from_secs(60);
     while !ends_of(&mut collector, Duration::from_millis(200)).contains_key(&(pid, UserEnd::Root as u8)) {
         assert!(Instant::now() < patience, "the witness has no table");
     }

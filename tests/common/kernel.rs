@@ -1,7 +1,9 @@
 //! Facts from the kernel: whether we are root, and which BPF programs are loaded.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A BPF program in the kernel. The kernel never reuses its id; its name has at most 15 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,4 +59,17 @@ pub(crate) fn bpf_programs_of(pid: u32) -> Vec<BpfProgram> {
         ids.extend(id.and_then(|id| id.trim().parse::<u32>().ok()));
     }
     loaded_bpf_programs().into_iter().filter(|program| ids.contains(&program.id)).collect()
+}
+
+/// CPU time of a process in steps of 10 ms, as the kernel counts it: proc_pid_stat(5), `utime` and `stime`.
+pub(crate) fn cpu_of(pid: u32) -> Duration {
+    cpu_told_by(Path::new(&format!("/proc/{pid}")))
+}
+
+/// The same of a process or a thread, by its directory in `/proc`.
+pub(crate) fn cpu_told_by(directory: &Path) -> Duration {
+    let stat = std::fs::read_to_string(directory.join("stat")).unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+    let ticks: u64 = [11, 12].iter().filter_map(|at| fields.get(*at)?.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
 }

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use super::kernel::cpu_of;
 use super::terminal::kill;
 
 /// Flags that keep the call chains which the sources promise: frame pointers everywhere, and no function merged into another.
@@ -19,7 +20,7 @@ const C_FLAGS: &[&str] = &["-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimiz
 const RUST_FLAGS: &[&str] = &["--edition=2024", "-Copt-level=1", "-Cforce-frame-pointers=yes", "-Cdebuginfo=1"];
 
 /// How long a program may take until it says that it is ready.
-const READY: Duration = Duration::from_secs(20);
+const READY: Duration = Duration::from_secs(60);
 
 /// A built program.
 #[derive(Debug, Clone)]
@@ -139,6 +140,11 @@ impl Running {
     /// Its process id as arguments and screens have it.
     pub(crate) fn pid_text(&self) -> String {
         self.pid().to_string()
+    }
+
+    /// Its CPU time so far.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        cpu_of(self.pid())
     }
 
     /// Kills it and waits for its end.

@@ -398,19 +398,28 @@ fn request(frame: FrameId) -> NameRequest {
 
 #[test]
 fn dropping_the_symbolizer_in_the_middle_of_work_ends_it() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let names = Arc::new(Names::default());
-    let symbolizer = Symbolizer::start(Arc::clone(&names), runtime.handle().clone());
-    for address in 0..50_000 {
-        let frame =
-            names.intern_frame(Frame::Kernel { address: KernelAddress(0xffff_ffff_8100_0000 + address * 64), is_return: false });
-        symbolizer.kernel_symbols_changed();
-        symbolizer.request([request(frame.0)]);
-    }
-    drop(symbolizer);
-    let start = Instant::now();
-    drop(runtime);
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    assert_ends_within(Duration::from_secs(2), || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let names = Arc::new(Names::default());
+        let symbolizer = Symbolizer::start(Arc::clone(&names), runtime.handle().clone());
+        for address in 0..50_000 {
+            let address = KernelAddress(0xffff_ffff_8100_0000 + address * 64);
+            let frame = names.intern_frame(Frame::Kernel { address, is_return: false });
+            symbolizer.kernel_symbols_changed();
+            symbolizer.request([request(frame.0)]);
+        }
+        drop(symbolizer);
+        let start = Instant::now();
+        drop(runtime);
+        start.elapsed()
+    });
+}
+
+/// Asserts that an end takes less than `limit` once in five times. Other programs may take the CPUs meanwhile.
+#[track_caller]
+fn assert_ends_within(limit: Duration, mut end: impl FnMut() -> Duration) {
+    let least = (0..5).map(|_| end()).min();
+    assert!(least.is_some_and(|least| least < limit), "{least:?}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ use std::time::Duration;
 use common::Terminal;
 
 /// Limit for text that should appear soon: a machine that also builds may be slow.
-const SOON: Duration = Duration::from_secs(40);
+const SOON: Duration = Duration::from_secs(60);
 
 /// Weights are such that at 80 columns some frames are wide, some narrow, and some gathered.
 const SHOP: &str = "\

@@ -156,7 +156,6 @@ fn it_ends_when_a_terminal_that_is_not_its_own_goes_away() {
     let ended = child.try_wait().unwrap();
     drop(child.kill());
     assert!(ended.is_some(), "it runs on without a terminal");
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
 #[test]
