@@ -5,7 +5,7 @@
  *   sampler.bpf.c (the clock) ──┐
  *   probes.bpf.c (events) ──────┴─► cpu_states[…].sample ─► records
  *
- * Both share these maps: probes.bpf.c is loaded with the maps of sampler.bpf.c (src/collector/probes.rs).
+ * Both share these maps: probes.bpf.c is loaded with the maps of sampler.bpf.c (src/collector/probes/programs.rs).
  */
 #ifndef FLAMETOP_SAMPLE_H
 #define FLAMETOP_SAMPLE_H

@@ -8,14 +8,31 @@
 # Leak detection is off: threads that are intentionally left behind hold memory when the program ends.
 set -eu
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- symbolize:: formats:: object:: collector::unwind:: collector::proc:: collector::events:: collector::records:: \
-    collector::fuzzing:: collector::build_id:: collector::tables::cache:: collector::tables::identity:: session::config::
+[ $# -gt 0 ] || set -- symbolize:: formats:: object:: interpreters:: unwind:: session::config:: collector::fuzzing:: \
+    collector::processes:: collector::probes::spec:: collector::wire:: collector::tables::cache:: collector::tables::digest:: \
+    collector::tables::files:: collector::tables::identity:: collector::tables::layout::
+# Tests of time limits: the program is too slow here.
+too_slow="any_code_is_followed_in_time damaged_files_cost_neither"
 triple=$(rustc -vV | sed -n 's/^host: //p')
 CLANG=${CLANG:-$(scripts/setup.sh clang)}
 export CLANG
-# Stack frames are several times as large, so tests of deep nesting that normally fit a thread's 2 MiB need more. Tests of time limits are
-# skipped: the program is too slow here.
+
+# Stack frames are several times as large, so tests of deep nesting that normally fit a thread's 2 MiB need more.
 # An explicit target triple, although it is the host's, keeps the flags away from build scripts.
-RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 RUST_MIN_STACK=33554432 \
-    cargo test --locked --lib --target "$triple" --target-dir "${CARGO_TARGET_DIR:-$PWD/target}/asan" -- "$@" \
-    --skip any_code_is_followed_in_time --skip damaged_files_cost_neither
+tests() {
+    RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 RUST_MIN_STACK=33554432 \
+        cargo test --locked --lib --target "$triple" --target-dir "${CARGO_TARGET_DIR:-$PWD/target}/asan" -- "$@"
+}
+
+# A filter that selects no test is out of date.
+all=$(tests --list)
+for filter in "$@" $too_slow; do
+    printf '%s\n' "$all" | grep -q -e "$filter.*: test$" || {
+        echo "flametop: no test has \`$filter\` in its name; correct it in scripts/asan.sh or on the command line" >&2
+        exit 1
+    }
+done
+for name in $too_slow; do
+    set -- "$@" --skip "$name"
+done
+tests "$@"

@@ -6,6 +6,7 @@
 
 mod bpf_stack;
 mod imports;
+mod mentions;
 
 use std::path::{Path, PathBuf};
 
@@ -154,7 +155,7 @@ fn sources() -> Vec<Source> {
     tree().into_iter().filter_map(ours).collect()
 }
 
-/// `ui/views/flame.rs` → `ui`; `main.rs` → `main`.
+/// `ui/app.rs` → `ui`; `main.rs` → `main`.
 fn room(path: &str) -> &str {
     let first = path.split('/').next().unwrap_or(path);
     first.strip_suffix(".rs").unwrap_or(first)
@@ -475,6 +476,30 @@ fn files_are_short_enough_to_be_read() {
 fn the_tree_names_no_machine_and_no_mirror() {
     let forbidden = forbidden_texts();
     assert_none(tree().iter().flat_map(|source| traces_of_machines(source, &forbidden)).collect());
+}
+
+#[test]
+fn what_is_mentioned_exists() {
+    let sources = tree();
+    let known = mentions::Tree::of(&sources);
+    assert_none(sources.iter().flat_map(|source| mentions::unknown(source, &known)).collect());
+}
+
+#[test]
+fn a_mention_of_nothing_is_found() {
+    let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
+    let code = source("src/ui/app.rs", "fn a_name_of_six_parts_here() {}");
+    let known = mentions::Tree::of(&[code, source("scripts/a.sh", ""), source("docs/a.md", "")]);
+    let found = |path: &str, text: &str| mentions::unknown(&source(path, text), &known).len();
+    for (path, text, expected) in [
+        ("scripts/b.sh", "cargo test a_name_of_six ui::app:: # docs/a.md, ui/app.rs, src/ui/…, scripts/FILE", 0),
+        ("scripts/b.sh", "cargo test a_name_of_seven ui::gone:: # docs/b.md, ui/gone.rs, src/gone/…", 5),
+        ("src/ui/app.rs", "let a_name_of_no_test = 1; // of_four_parts_only, /proc/ui/a.rs, elsewhere/src/a.rs", 0),
+        ("src/ui/app.rs", concat!("let x = 1; /", "/ a_name_of_no_test, scripts/b.sh"), 2),
+        ("docs/a.md", "`a_name_of_none` in [b](docs/b.md)", 2),
+    ] {
+        assert_eq!(found(path, text), expected, "{path}: {text}");
+    }
 }
 
 #[test]

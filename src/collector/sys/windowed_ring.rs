@@ -9,7 +9,7 @@
 //! page 2…  records, then the same pages again: a header of 8 bytes, which begins with length and state, then the record
 //! ```
 //!
-//! Sources: kernel/bpf/ringbuf.c, and bpf/ringbuf.rst in the kernel's documentation.
+//! Sources: kernel/bpf/ringbuf.c, and Documentation/bpf/ringbuf.rst in the kernel.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
