@@ -59,7 +59,7 @@ pub use keys::{Action, BINDINGS, Binding, KeyMap, Section};
 pub use messages::{
     Effect, Ended, Event, EventCommand, EventName, Heap, Message, NotAttached, Problem, SaveRequest, Saved, Status,
 };
-pub use names::{Detail, plain_name};
+pub use names::{Detail, fit_name, plain_name};
 pub use place::Place;
 pub use scene::{Chip, Scene};
 pub use screen::draw;

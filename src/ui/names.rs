@@ -8,7 +8,7 @@ mod script;
 use std::borrow::Cow;
 
 use self::script::ScriptName;
-use super::text::{cut, tail, width};
+use super::text::{cut, head, tail, width};
 
 /// How much of a name is shown. It changes neither the names nor the text that a search sees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -417,15 +417,36 @@ fn last_of_go(name: &str) -> Option<&str> {
 
 /// Shortens a function's name to at most `columns`.
 ///
-/// The last segment of a path distinguishes functions best, so it is kept longest. Arguments are removed first. Then generic
-/// arguments become `<…>`, and leading segments become `…`. The last segment is cut at its end only if that is not enough. Fewer
-/// than three columns cannot hold anything readable, so the result is then empty.
-pub(super) fn fit_name(name: &str, columns: usize) -> String {
+/// The last segment of a path distinguishes functions best, so it is kept longest. Suffixes of compilers and arguments are removed first.
+/// Then generic arguments become `<…>`, and leading segments become `…`. The last segment is cut at its end only if that is not enough. A
+/// cut name with less than three letters and digits says nothing, so the result is then empty.
+pub fn fit_name(name: &str, columns: usize) -> String {
     if width(name) <= columns {
         return name.to_owned();
     }
-    if columns < 3 {
-        return String::new();
+    let cut = cut_name(without_suffixes(name), columns);
+    if cut.chars().filter(|c| c.is_alphanumeric()).count() < 3 { String::new() } else { cut }
+}
+
+/// Removes what compilers append to the names of variants: `.constprop.0`, `.isra.1`, `.part.0`, `.cold`, `.llvm.123`, `.lto_priv.0`.
+fn without_suffixes(name: &str) -> &str {
+    const SUFFIXES: [&str; 6] = ["constprop", "isra", "part", "cold", "llvm", "lto_priv"];
+    let mut rest = name;
+    while let Some((before, last)) = rest.rsplit_once('.').filter(|(before, _)| !before.is_empty()) {
+        let is_number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
+        let suffix = if is_number { before.rsplit_once('.') } else { Some((before, last)) };
+        match suffix.filter(|(before, word)| !before.is_empty() && SUFFIXES.contains(word)) {
+            Some((before, _)) => rest = before,
+            None => break,
+        }
+    }
+    rest
+}
+
+/// Shortens a name to at most `columns`, for [`fit_name`].
+fn cut_name(name: &str, columns: usize) -> String {
+    if width(name) <= columns || columns == 0 {
+        return head(name, columns).to_owned();
     }
     if let Some(script) = ScriptName::of(name) {
         return script.fit(columns);
@@ -459,11 +480,17 @@ pub(super) fn fit_name(name: &str, columns: usize) -> String {
         }
     }
     let last = segment_starts(folded).last().map_or(folded, |start| &folded[start..]);
-    if last.len() == folded.len() && last.contains(['/', '.', '-']) && !last.starts_with(['[', '<']) {
-        // A path or a file's name: the end says more than the beginning.
+    if last.len() == folded.len() && (last.contains('/') || is_an_address(last)) && !last.starts_with(['[', '<']) {
+        // A path, or a place in a file: the end says more than the beginning.
         return format!("…{}", tail(last, columns - 1));
     }
-    cut(last, columns)
+    // `runtime.mallocgc`: the function is the last part. `python3.11-dbg` and `libc.so.6` have no such part.
+    let function = last.rsplit('.').next().unwrap_or(last);
+    if function.len() < 4 || !function.starts_with(char::is_alphabetic) {
+        return cut(last, columns);
+    }
+    let mut ends = last.match_indices('.').map(|(at, _)| &last[at + 1..]);
+    ends.find(|end| width(end) < columns).map_or_else(|| cut(function, columns), |end| format!("…{end}"))
 }
 
 /// Returns whether a segment of a name was made by Python.

@@ -25,6 +25,36 @@ fn names_are_cut_where_least_is_lost() {
 }
 
 #[test]
+fn what_is_written_of_a_name_tells_which_it_is() {
+    let cases = [
+        // Suffixes of compilers go first.
+        ("cache_fill.constprop.0", 22, "cache_fill.constprop.0"),
+        ("cache_fill.constprop.0", 21, "cache_fill"),
+        ("cache_fill.constprop.0", 7, "cache_…"),
+        ("index_words.isra.0.part.1.cold", 11, "index_words"),
+        ("do_idle.llvm.1234567890", 12, "do_idle"),
+        ("part.0", 5, "part…"),
+        // Names without parts are cut at their ends.
+        ("python3.11-dbg", 10, "python3.1…"),
+        ("mallocer", 6, "mallo…"),
+        ("libcrypto.so.3", 12, "libcrypto.s…"),
+        ("runtime.mallocgc", 12, "…mallocgc"),
+        ("main.main.func1", 11, "…main.func1"),
+        ("/usr/lib/thing", 8, "…b/thing"),
+        ("libc.so.6+0x12345", 9, "…+0x12345"),
+        // Less than three letters and digits say nothing.
+        ("mallocer", 3, ""),
+        ("<core::str::Thing as core::fmt::Debug>", 3, ""),
+        ("a::b::f", 3, ""),
+        ("fn", 2, "fn"),
+        ("f", 1, "f"),
+    ];
+    for (name, columns, shown) in cases {
+        assert_eq!(fit_name(name, columns), shown, "{name} in {columns}");
+    }
+}
+
+#[test]
 fn the_last_segment_is_what_is_left_of_a_name() {
     let call = "<alloc::boxed::Box<F,A> as core::ops::function::FnOnce<Args>>::call_once";
     let unit = "<core::panic::unwind_safe::AssertUnwindSafe<F> as core::ops::function::FnOnce<()>>::call_once";
