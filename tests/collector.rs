@@ -307,6 +307,16 @@ fn our_own_samples_and_events_are_there_if_they_are_wanted() {
 
 /// An event that would cost the programs much is tried for a moment, and nothing stays attached. The samples of the trial are not among those
 /// of the event that is attached later.
+/// A program that is killed at the end of its test, also when the test fails.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn a_costly_event_needs_consent_and_leaves_nothing_without() {
     let _alone = alone();
@@ -321,8 +331,8 @@ fn a_costly_event_needs_consent_and_leaves_nothing_without() {
     let mut session = Session::start(Targets::All);
     // A system call all the time: with its tracepoint it costs the program more than a tenth of a CPU.
     let script = "use POSIX; $| = 1; print \"ready\\n\"; getppid while 1";
-    let mut caller = Command::new("perl").args(["-e", script]).stdout(Stdio::piped()).spawn().expect("perl runs");
-    caller.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+    let mut caller = Killed(Command::new("perl").args(["-e", script]).stdout(Stdio::piped()).spawn().expect("perl runs"));
+    caller.0.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
     match session.collector.attach_event(&unasked) {
         Err(CollectorError::Costly { per_second, cpus, .. }) => println!("{per_second} a second, {cpus} CPUs"),
         other => panic!("{other:?}"),
@@ -345,8 +355,7 @@ fn a_costly_event_needs_consent_and_leaves_nothing_without() {
     }
     session.collector.detach_event(source);
     assert_eq!((session.collector.events().len(), counts_runs()), (0, 0));
-    caller.kill().unwrap();
-    caller.wait().unwrap();
+    drop(caller);
     let of_trial = session.seen.iter().filter(|seen| ![source, EventSource::CLOCK].contains(&seen.sample.source));
     assert!(of_trial.count() > 0, "the trial took stacks");
 }
