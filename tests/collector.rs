@@ -308,7 +308,7 @@ fn our_own_samples_and_events_are_there_if_they_are_wanted() {
 /// An event that would cost the programs much is tried for a moment, and nothing stays attached. The samples of the trial are not among those
 /// of the event that is attached later.
 /// A program that is killed at the end of its test, also when the test fails.
-struct Killed(std::process::Child);
+struct Killed(Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {

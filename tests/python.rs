@@ -120,7 +120,9 @@ fn ready(command: &mut Command) -> Running {
 /// Records a running process for two seconds. Returns its stacks, root first, with their weights.
 fn record_process(process: &Running, flags: &[&str]) -> Vec<(Vec<String>, u64)> {
     let pid = process.0.id().to_string();
-    recorded(|command| drop(command.args(flags).args(["-p", &pid])))
+    recorded(|command| {
+        command.args(flags).args(["-p", &pid]);
+    })
 }
 
 /// Records for two seconds, and again for longer if that was less than a second of CPU time: other programs may want the CPUs. `add` adds
