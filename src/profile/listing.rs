@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::ids::{FrameId, LabelId};
+use super::ids::{FrameId, LabelId, UserId};
 
 /// A place in source code.
 #[derive(Clone, PartialEq, Eq, Debug, Hash)]
@@ -28,6 +28,8 @@ pub struct Listing {
     pub source: Result<Rows, String>,
     /// The function's instructions; or a sentence that says why there are none.
     pub code: Result<Rows, String>,
+    /// The user whose program this is, if other users run other programs that have a function of this name.
+    pub user: Option<UserId>,
     /// The function's addresses that were known when the listing was made. Addresses that come later are on no row yet.
     pub known: FxHashSet<FrameId>,
 }

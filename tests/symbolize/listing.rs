@@ -1,11 +1,14 @@
 //! Sources and instructions of functions: compared with `objdump`, and read from files that have changed.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::RwLock;
 use std::time::{Duration, SystemTime};
 
-use flametop::profile::{FrameId, FrameKind, LabelId, Limits, Listing, Profile, Renewals, Rows, Sample, Tgid, Thread, Tid};
+use flametop::profile::{
+    FrameId, FrameKind, LabelId, Limits, Listing, Object, ObjectKind, Profile, Renewals, Rows, Sample, Tgid, Thread, Tid, UserId,
+};
 
 use crate::Sleeper;
 use crate::bench::{Bench, build};
@@ -240,6 +243,25 @@ fn instructions_of_code_made_at_run_time_are_those_in_the_memory_of_its_process(
     let why = bench.listing(label, &frames).unwrap_err();
     std::fs::remove_file(&map).unwrap();
     assert!(why.contains("its process has ended"), "{why}");
+}
+
+#[test]
+fn a_listing_says_whose_program_it_is_if_other_users_have_such_a_function() {
+    let places = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [ours, theirs] = [("", &places[0]), ("// another user's\n", &places[1])]
+        .map(|(first, place)| build(place.path(), "prog", &format!("{first}{HOT}"), &["-g", "-O2"]));
+    let mut weigh = Weigh::of(&ours, here());
+    assert_eq!(weigh.listing().user, None);
+    let oracle = Oracle::of(&theirs);
+    let file = theirs.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
+    let path = theirs.to_str().unwrap().into();
+    let object = Object { kind: ObjectKind::Elf, path, file, user: UserId(1000), ..Object::default() };
+    let object = weigh.bench.names.objects.intern(object);
+    let offset = oracle.offset(objdump(&theirs, "weigh")[0].0).unwrap();
+    let other = weigh.bench.frame(object, offset, false);
+    weigh.bench.name(&[other], here(), 0..0);
+    weigh.frames.push(other);
+    assert_eq!(weigh.listing().user, Some(UserId(0)));
 }
 
 #[test]

@@ -166,6 +166,15 @@ impl Names {
         (id, new)
     }
 
+    /// Returns whether these frames are in different files that different users run. Then no line of source is true of all of them: another
+    /// user's program may have a function and a file of the same name.
+    pub fn users_differ(&self, frames: impl Iterator<Item = FrameId>) -> bool {
+        let objects = frames.filter_map(|frame| self.objects.get(self.frames.get(frame)?.object()));
+        let mut objects = objects.filter(|object| object.kind != ObjectKind::Kernel);
+        let Some(first) = objects.next() else { return false };
+        objects.any(|object| object.user != first.user && *object != Object { user: object.user, ..first.clone() })
+    }
+
     /// Returns the object for the code that a process of `user` made at run time. `life` distinguishes the process from others that had its
     /// number, and from itself before it ran another program. Returns [`ObjectId::ANONYMOUS`] when JIT code has filled its share of the
     /// memory.

@@ -16,7 +16,7 @@ const MOST_STACKS: usize = 1 << 19;
 const MOST_CALLERS: usize = 64;
 
 /// Returns the heaviest addresses of each of these functions, [`ADDRESSES_OF_A_LINE`] at most. Functions and addresses with the most weight
-/// come first: see [`FrameWeight::rank`].
+/// come first: see [`FrameWeight::rank`]. Functions of which [`Names::users_differ`] is true are left out.
 ///
 /// Reads all samples in the store, or those of one source, if their stacks are among the newest 524,288. While it runs, it takes 16 bytes
 /// for each stack and about 24 for each address.
@@ -68,7 +68,7 @@ pub fn heaviest_addresses(
     }
     let mut heaviest: Vec<(LabelId, Vec<FrameWeight>)> = by_function
         .into_values()
-        .filter(|(_, addresses)| !addresses.is_empty())
+        .filter(|(_, addresses)| !addresses.is_empty() && !names.users_differ(addresses.keys().copied()))
         .map(|(label, addresses)| {
             let weights = addresses.into_iter().map(|(frame, (own, total))| FrameWeight { frame, own, total });
             let mut weights: Vec<FrameWeight> = weights.collect();
@@ -107,7 +107,7 @@ fn callers_of(profile: &Profile, oldest: usize) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{FileOffset, Frame, FrameKind, Object, ObjectKind, Sample, Thread};
+    use crate::profile::{FileOffset, Frame, FrameKind, Object, ObjectKind, Sample, Thread, UserId};
 
     #[test]
     fn the_heaviest_addresses_speak_for_a_function() {
@@ -133,6 +133,33 @@ mod tests {
         // `hot` is in code that was inlined into `parse`: it is not the own weight of `parse`.
         let of_parse = vec![weight(call, 1, 10), weight(hot, 0, 9), weight(cold, 3, 3)];
         assert_eq!(found, [(of_main, vec![weight(main, 0, 13)]), (parse, of_parse), (inlined, vec![weight(hot, 9, 9)])]);
+    }
+
+    #[test]
+    fn a_function_of_different_files_of_different_users_has_no_line() {
+        let names = Names::default();
+        let label = |name: &str| names.labels.intern(name, "app.py", FrameKind::Python);
+        let mut profile = Profile::default();
+        let mut sample = |function: &str, path: &str, user: u32| {
+            let user = UserId(user);
+            let object = names.objects.intern(Object { kind: ObjectKind::Script, path: path.into(), user, ..Object::default() });
+            let frame = names.intern_frame(Frame::File { object, offset: FileOffset(1), is_return: false }).0;
+            names.name_frame(frame, &[label(function)]);
+            profile.record(Thread::default(), [frame], Sample { weight: 1, ..Sample::default() });
+        };
+        for (path, user) in [("/srv/app.py", 0), ("/home/u/app.py", 1000)] {
+            sample("work", path, user);
+        }
+        for (path, user) in [("/usr/lib/app.py", 0), ("/usr/lib/app.py", 1000)] {
+            sample("shared", path, user);
+        }
+        for path in ["/srv/one/app.py", "/srv/two/app.py"] {
+            sample("own", path, 0);
+        }
+        let found = heaviest_addresses(&profile, &names, None, ["work", "shared", "own"].map(label).into_iter());
+        let mut labels: Vec<LabelId> = found.iter().map(|(label, _)| *label).collect();
+        labels.sort_unstable();
+        assert_eq!(labels, ["shared", "own"].map(label));
     }
 
     #[test]

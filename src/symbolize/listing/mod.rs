@@ -140,6 +140,8 @@ fn list(service: &Service, hosts: &Hosts, question: Question) -> Answer {
 fn list_of(service: &Service, hosts: &Hosts, label: LabelId, frames: &[FrameWeight], by: FrameId) -> Answer {
     let id = service.names.frames.get(by).ok_or(UNKNOWN)?.object();
     let object = service.names.objects.get(id).ok_or(UNKNOWN)?;
+    let all = frames.iter().map(|weight| weight.frame).chain([by]);
+    let user = service.names.users_differ(all).then_some(object.user);
     let known = frames.iter().map(|weight| weight.frame).collect();
     let is_its = |weight: &&FrameWeight| service.names.frames.get(weight.frame).is_some_and(|frame| frame.object() == id);
     let mut frames: Vec<FrameWeight> = frames.iter().filter(is_its).take(MAX_FRAMES).copied().collect();
@@ -171,7 +173,7 @@ fn list_of(service: &Service, hosts: &Hosts, label: LabelId, frames: &[FrameWeig
             return Err("no file is mapped at these addresses: neither source nor instructions are known".to_owned());
         }
     };
-    Ok(Listing { label, by, source, code, known })
+    Ok(Listing { label, by, source, code, user, known })
 }
 
 /// One function of one object.

@@ -57,6 +57,8 @@ fn draw_title(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) {
         },
         _ => String::new(),
     };
+    let user = source.listing.as_ref().and_then(|listing| listing.as_ref().ok()?.user);
+    let user = user.map_or(String::new(), |user| format!("of user {}", user.0));
     let share = match &source.addresses {
         Some(addresses) if source.whole() == addresses.total => {
             // The addresses are counted a moment later than the tree. If the function has nearly all samples, its count may be
@@ -67,7 +69,8 @@ fn draw_title(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) {
         }
         _ => String::new(),
     };
-    let room = usize::from(area.width).saturating_sub(text::width(label.short_object()) + text::width(&share) + 9);
+    let beside = [label.short_object(), &share, &user].map(text::width).iter().sum::<usize>();
+    let room = usize::from(area.width).saturating_sub(beside + if user.is_empty() { 9 } else { 11 });
     let name = fit_name(&app.scene.shown_name(label), (room / 2).max(room.saturating_sub(text::width(&file))));
     let mut x = put(buffer, area, area.x + 1, area.y, &name, app.scene.theme.strong());
     if !label.object.is_empty() {
@@ -76,6 +79,9 @@ fn draw_title(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) {
     let room = room.saturating_sub(text::width(&name));
     let file = if text::width(&file) <= room { file } else { format!("…{}", text::tail(&file, room.saturating_sub(1))) };
     x = put(buffer, area, x + 2, area.y, &file, Style::new());
+    if !user.is_empty() {
+        x = put(buffer, area, x + 2, area.y, &user, app.scene.theme.strong());
+    }
     put(buffer, area, x + 2, area.y, &share, app.scene.theme.dim());
 }
 

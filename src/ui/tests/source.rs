@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::profile::FileOffset;
-use crate::profile::{Frame, FrameId, LabelId, Listing, Object, ObjectKind, Row, Rows, SourceLocation};
+use crate::profile::{Frame, FrameId, LabelId, Listing, Object, ObjectKind, Row, Rows, SourceLocation, UserId};
 
 /// `main` calls `hot`, whose samples are at three addresses: 60, 30 and 10 of them. A listing has ten lines and six instructions.
 struct Reading {
@@ -85,7 +85,14 @@ impl Reading {
         let source = Rows { file: "/src/hot.c".into(), note: String::new(), rows: lines, row_of: row_of([6, 6, 3]) };
         let code = Rows { file: "/bin/prog".into(), note: String::new(), rows: codes, row_of: row_of([0, 1, 2]) };
         let source = if has_source { Ok(source) } else { Err("no source: /src/hot.c was not found".to_owned()) };
-        Listing { label: self.hot, by: self.frames[0], source, code: Ok(code), known: self.frames.into_iter().collect() }
+        Listing {
+            label: self.hot,
+            by: self.frames[0],
+            source,
+            code: Ok(code),
+            user: None,
+            known: self.frames.into_iter().collect(),
+        }
     }
 
     fn open(&mut self) {
@@ -123,6 +130,11 @@ fn o_opens_the_source_at_its_hottest_line() {
     let screen = reading.bench.screen(120, 24);
     assert!(screen.contains("ns::hot(int)  prog  /src/hot.c:7  self 100 %  total 100 % of all"), "{screen}");
     assert!(screen.contains("n next hot row  Tab instructions  o closes"), "{screen}");
+    // Other users have a program with such a function, too.
+    let listing = Listing { user: Some(UserId(1000)), ..reading.listing(true) };
+    reading.bench.send(Event::Listing(reading.hot, Ok(Arc::new(listing))));
+    let screen = reading.bench.screen(120, 24);
+    assert!(screen.contains("prog  /src/hot.c:7  of user 1000  self 100 %"), "{screen}");
     assert!(screen.contains(" here: self 4.50 s (90.0 %)  total 4.50 s (90.0 %) of 5.00 s of CPU  ns::hot(int)"), "{screen}");
     // Moves to hot lines and back; the first follows the last.
     let at = |reading: &Reading| reading.bench.app.source.as_ref().unwrap().place.at;
