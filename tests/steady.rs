@@ -68,7 +68,9 @@ fn equal_programs_keep_their_places_in_the_tables() {
             is_steady(&times).then_some(seen)
         });
         let Some(seen) = steady else {
-            return println!("NOT TESTED: in 80 seconds, two busy programs never had a CPU each for ten: the machine is too busy");
+            return println!(
+                "NOT TESTED: in 80 seconds, two busy programs never had a CPU each for ten: the machine is too busy"
+            );
         };
         let changes = seen.windows(2).filter(|two| two[0] != two[1]).count();
         assert_eq!(changes, 0, "view {view}: {seen:#?}");
