@@ -28,9 +28,9 @@ use crate::formats::svg::SvgOptions;
 use crate::locks;
 use crate::privileges;
 use crate::profile::{
-    CallTree, EventSource, EventStatus, LabelId, Query, Request, Snapshot, SourceLocation, Totals, UserEnd, UserId,
+    CallTree, EventSource, EventStatus, LabelId, Query, Request, Snapshot, SourceLocation, Tgid, Totals, UserEnd, UserId,
 };
-use crate::ui::{Sampled, picture_facts, plain_name};
+use crate::ui::{Sampled, fit_name, picture_facts, plain_name, process_title};
 
 use super::child::{Child, Output, Terms, shown};
 use super::cost::own_memory;
@@ -363,13 +363,14 @@ fn write(
 ) -> Result<Option<String>> {
     let part = whole(snapshot);
     let picture = SvgOptions {
-        title: title(options),
+        title: title(options, snapshot),
         subtitle: Some(below_title(picture_facts(snapshot, unit(options), Some(sampled)))),
         count_name: unit(options).to_owned(),
         inverted: options.icicle,
         palette: palette_of(options.palette),
         lines,
         short: plain_name,
+        fit: fit_name,
     };
     let folded = FoldedOptions { annotations: !options.no_annotations, places: options.places };
     let mut cut = None;
@@ -388,14 +389,22 @@ fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-fn title(options: &cli::Record) -> String {
+/// Most processes that a title has.
+const MOST_NAMED: usize = 3;
+
+/// Returns the title of a picture: what was watched, and where.
+fn title(options: &cli::Record, snapshot: &Snapshot) -> String {
     let host = host();
     let at = options.sampling.events.first().map_or(String::new(), |event| format!(", at {event}"));
     let of = match (options.program.as_slice(), options.sampling.pids.as_slice()) {
         ([], []) => format!("flametop: everything on {host}"),
         ([], pids) => {
-            let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
-            format!("flametop: process {} on {host}", pids.join(", "))
+            let mut processes: Vec<String> =
+                pids.iter().take(MOST_NAMED).map(|pid| process_title(snapshot, Tgid(*pid))).collect();
+            if let more @ 1.. = pids.len().saturating_sub(MOST_NAMED) {
+                processes.push(format!("{more} more"));
+            }
+            format!("flametop: {} on {host}", processes.join(", "))
         }
         (command, _) => {
             let words: Vec<String> = command.iter().map(|word| shown(word)).collect();

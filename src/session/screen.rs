@@ -16,7 +16,7 @@ use crate::formats::save::{self, Overwrite, SaveError, expand_home};
 use crate::formats::svg::SvgOptions;
 use crate::formats::{Format, FormatError, Part, writer};
 use crate::profile::{Addresses, Engine, FrameId, LabelId, Request, Snapshot};
-use crate::ui::{Event, EventCommand, Link, Place, SaveRequest, Saved, Status, Stop, plain_name};
+use crate::ui::{Event, EventCommand, Link, Place, SaveRequest, Saved, Status, Stop, fit_name, plain_name};
 
 /// Interval between two pictures while samples come in; it is shorter at first. Four pictures a second are promised, and a busy machine
 /// wakes threads late.
@@ -246,6 +246,7 @@ fn save_view(order: &SaveRequest, shared: &Shared, is_icicle: bool) -> Result<(s
         palette: order.palette,
         lines,
         short: plain_name,
+        fit: fit_name,
     };
     let mut cut = None;
     let saved = save::save(&order.path, overwrite, |out| -> Result<(), FormatError> {

@@ -67,7 +67,7 @@ pub use source::{Pane, Source};
 pub use span::Span;
 pub use text::{bytes as format_bytes, grouped as format_grouped};
 pub use theme::{ColourMode, Depth, Theme};
-pub use title::{Sampled, picture_facts};
+pub use title::{Sampled, picture_facts, process_title};
 pub use view::View;
 
 use crate::profile::{Addresses, FrameId, LabelId, Request, Snapshot};

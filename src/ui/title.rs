@@ -1,6 +1,6 @@
 //! Describes the content of the screen, for the header and for titles of saved files.
 
-use crate::profile::{FilterMode, Grouping, Snapshot};
+use crate::profile::{FilterMode, Grouping, Snapshot, Tgid};
 
 use super::messages::Status;
 use super::scene::Scene;
@@ -40,6 +40,20 @@ pub fn picture_facts(snapshot: &Snapshot, unit: &str, sampled: Option<Sampled<'_
     facts
 }
 
+/// Most columns of a command in a title.
+const LONGEST_COMMAND: usize = 80;
+
+/// Returns what a title says of a process: `python3 shop.py 18081 (13120)`, or `process 13120` if its command is not known.
+pub fn process_title(snapshot: &Snapshot, tgid: Tgid) -> String {
+    let command = snapshot.processes.get(&tgid).map_or("", |process| &process.command);
+    let program = command.split(' ').next().unwrap_or_default();
+    let begin = program.rfind('/').map_or(0, |at| at + 1);
+    match command.get(begin..).filter(|words| !words.is_empty()) {
+        Some(words) => format!("{} ({tgid})", text::cut(words, LONGEST_COMMAND)),
+        None => format!("process {tgid}"),
+    }
+}
+
 impl Scene {
     /// Returns facts for the line below the title of a saved picture, without the time.
     pub(super) fn facts(&self) -> Vec<String> {
@@ -57,7 +71,7 @@ impl Scene {
 
     /// Describes the content of the screen, for titles of saved files.
     pub fn title(&self) -> String {
-        let mut title = format!("flametop: {}", self.target_name());
+        let mut title = format!("flametop: {}", self.target_in_words(|tgid| process_title(&self.snapshot, tgid)));
         if self.shown_event().is_some() {
             title.push_str(&format!(", {}", self.source_words()));
         }
@@ -80,17 +94,21 @@ impl Scene {
         title
     }
 
-    /// Describes the selected processes, thread, cgroup or CPU.
+    /// Names the selected processes, thread, cgroup or CPU.
     pub fn target_name(&self) -> String {
+        self.target_in_words(|tgid| {
+            let row = self.snapshot.activity.iter().find(|row| row.thread.tgid == tgid);
+            format!("{} {tgid}", row.map_or("pid", |row| self.names.labels.name(row.thread.process)))
+        })
+    }
+
+    /// The same, with these words for a process.
+    fn target_in_words(&self, process: impl Fn(Tgid) -> String) -> String {
         let target = &self.query.target;
         let mut words = Vec::new();
         match target.tgids.as_slice() {
             [] => {}
-            [tgid] => {
-                let row = self.snapshot.activity.iter().find(|row| row.thread.tgid == *tgid);
-                let name = row.map_or("pid", |row| self.names.labels.name(row.thread.process));
-                words.push(format!("{name} {tgid}"));
-            }
+            [tgid] => words.push(process(*tgid)),
             several => {
                 let of_them = self.snapshot.activity.iter().filter(|row| several.contains(&row.thread.tgid));
                 let mut named = of_them.map(|row| row.thread.process);

@@ -52,6 +52,16 @@ pub(super) fn dump(svg: &Path, profile: &Path) -> String {
     chromium(&["--virtual-time-budget=3000", "--dump-dom"], svg, profile)
 }
 
+/// The pages of the document on paper.
+pub(super) fn pages(file: &Path, directory: &Path) -> usize {
+    let pdf = directory.join("printed.pdf");
+    let words = [&format!("--print-to-pdf={}", pdf.display()), "--no-pdf-header-footer", "--virtual-time-budget=3000"];
+    chromium(&words, file, &directory.join("browser"));
+    let bytes = fs::read(&pdf).unwrap();
+    let text = String::from_utf8_lossy(&bytes);
+    text.match_indices("/Type /Page").filter(|(at, found)| !text[at + found.len()..].starts_with('s')).count()
+}
+
 pub(super) fn seen_in(dom: &str) -> Vec<(String, String)> {
     let seen = dom.split("data-seen=\"").nth(1).and_then(|rest| rest.split('"').next());
     let seen = seen.unwrap_or_else(|| panic!("the script has not run; the document is:\n{dom}"));

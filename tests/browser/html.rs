@@ -13,7 +13,7 @@ use flametop::palette::Palette;
 use flametop::profile::{CallTree, Difference, FrameKind, LabelTable, Measure, TreeBuilder};
 use sha2::{Digest, Sha256};
 
-use super::chromium::{Screenshot, dump, seen_in};
+use super::chromium::{Screenshot, dump, pages, seen_in};
 use super::svg::tree;
 
 /// Saves a page. Returns its path.
@@ -142,6 +142,21 @@ fn beside_a_baseline_functions_tell_their_change() {
     let seen = seen_in(&seen(&page, script, true, directory.path()));
     let lines = "80.00% +50.00% 80.00% +50.00% grown; 10.00% -50.00% 10.00% -50.00% less; 10.00% 0.00% 10.00% 0.00% same";
     assert_eq!(seen, [("lines".to_owned(), lines.to_owned())]);
+}
+
+#[test]
+fn on_paper_the_table_has_all_its_rows() {
+    let labels = LabelTable::default();
+    let mut builder = TreeBuilder::new();
+    for number in 0..200 {
+        let node = builder.child(CallTree::ROOT, labels.intern(&format!("function_{number}"), "", FrameKind::User));
+        builder.add(node, 1);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let page = saved(directory.path(), &builder.finish(), None, &labels);
+    // 200 rows of about 20 pixels, on pages of about 1,000.
+    let printed = pages(&page, directory.path());
+    assert!((4..=6).contains(&printed), "{printed} pages");
 }
 
 #[test]

@@ -60,6 +60,22 @@ window.addEventListener("load", function() { setTimeout(function() {
         seen.escaped = width("lex<&'a str>");
         document.getElementById("search").dispatchEvent(new MouseEvent("click", {bubbles: true}));
         seen.highlighted_after = filled();
+        function answer(words) {
+            search(words);
+            return document.getElementById("matched").textContent + " " + filled();
+        }
+        seen.lower_case = answer("^LEX".toLowerCase());
+        seen.no_expression = answer("main(");
+        seen.capital = answer("Parse");
+        seen.either_case = answer("parse");
+        window.dispatchEvent(new Event("beforeprint"));
+        svg.style.width = "500px";
+        var ends = Array.from(frames.children).map(function(g) { return g.querySelector("rect").getBoundingClientRect().right; });
+        seen.printed = ends.every(function(end) { return end < 500; }) && Math.max.apply(Math, ends) > 490;
+        svg.style.width = "";
+        window.dispatchEvent(new Event("afterprint"));
+        seen.as_before = Math.round(svg.getBoundingClientRect().width - Math.max.apply(Math, Array.from(frames.children).map(function(g) {
+            return g.querySelector("rect").getBoundingClientRect().right; })));
     } catch (error) {
         seen.error = String(error);
     }
@@ -126,6 +142,12 @@ fn check(inverted: bool) {
         ("previous", "100.0000%"),
         ("escaped", "20.0000%"),
         ("highlighted_after", ""),
+        ("lower_case", "Matched: 20.0% lex&lt;&amp;'a"),
+        ("no_expression", "Matched: 0.0% "),
+        ("capital", "Matched: 0.0% "),
+        ("either_case", "Matched: 25.0% parse"),
+        ("printed", "true"),
+        ("as_before", "10"),
     ];
     let expected: Vec<(String, String)> = expected.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
     assert_eq!(seen, expected);
@@ -175,12 +197,25 @@ fn boxes_have_the_colours_of_the_palette_on_light_and_dark_ground_and_the_legend
             |(number, part): (usize, &str)| if number == 0 { part } else { part.split_once("</script>").unwrap().1 }.to_owned();
         let without_scripts = directory.path().join("without-scripts.svg");
         fs::write(&without_scripts, parts.map(rest).collect::<String>().replace(" onload=\"init(evt)\"", "")).unwrap();
+        // Nor does it need the style sheets.
+        let without_styles = directory.path().join("without-styles.svg");
+        let text_of_scriptless = fs::read_to_string(&without_scripts).unwrap();
+        let parts = text_of_scriptless.split("<style").enumerate();
+        let rest =
+            |(number, part): (usize, &str)| if number == 0 { part } else { part.split_once("</style>").unwrap().1 }.to_owned();
+        fs::write(&without_styles, parts.map(rest).collect::<String>()).unwrap();
         let row = text.split("<title>0 (").nth(1).and_then(|rest| rest.split(" y=\"").nth(1)).unwrap();
         let row: f64 = row.split('"').next().unwrap().parse().unwrap();
-        for (dark, scripts) in [(false, true), (true, true), (false, false), (true, false)] {
+        let files = [
+            (&path, false, true),
+            (&path, true, true),
+            (&without_scripts, false, false),
+            (&without_scripts, true, false),
+            (&without_styles, false, false),
+        ];
+        for (file, dark, scripts) in files {
             let colours =
                 if dark { "--blink-settings=preferredColorScheme=0" } else { "--blink-settings=preferredColorScheme=1" };
-            let file = if scripts { &path } else { &without_scripts };
             let seen = Screenshot::take(file, &[colours], directory.path());
             for (number, kind) in KINDS.into_iter().enumerate() {
                 let label = labels.get(labels.intern(&format!("{number}"), "", kind));
@@ -189,13 +224,87 @@ fn boxes_have_the_colours_of_the_palette_on_light_and_dark_ground_and_the_legend
                 let scale = (if scripts { WIDTH as f64 - 20.0 } else { 1180.0 }) / 1000.0;
                 let end = if number + 1 == KINDS.len() { 1000.0 } else { 166.0 * (number + 1) as f64 };
                 let found = seen.at(10.0 + end * scale - 2.5, row + 7.0);
-                assert_eq!(found, expected, "{kind:?}, dark: {dark}, scripts: {scripts}, {palette:?}");
+                assert_eq!(found, expected, "{kind:?}, dark: {dark}, {}, {palette:?}", file.display());
             }
             let ground = if dark { (0x16, 0x18, 0x1d) } else { (0xff, 0xff, 0xff) };
             assert_eq!(seen.at(5.0, row), ground, "dark: {dark}, scripts: {scripts}");
         }
         let legend = text.split("<g id=\"legend\">").nth(1).unwrap();
         assert_eq!(legend.matches("<rect").count(), KINDS.len());
+    }
+}
+
+/// `script.js` has a copy of the screen's rules.
+#[test]
+fn labels_are_shortened_as_on_the_screen() {
+    let names = [
+        "main",
+        "cache_fill.constprop.0",
+        "index_words.isra.0.part.1.cold",
+        "do_idle.llvm.1234567890",
+        "rustc_codegen_ssa::back::write::drive",
+        "std::rt::lang_start::{{closure}}",
+        "runtime.mallocgc",
+        "main.main.func1",
+        "python3.11-dbg",
+        "libcrypto.so.3",
+        "libc.so.6+0x12345",
+        "/usr/lib/thing",
+        "net/http.serve",
+        "f",
+        "a::b::f",
+        "Größe.add",
+        "名前::長い",
+    ];
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("names.svg");
+    let labels = LabelTable::default();
+    let tree = tree(&labels);
+    let options = SvgOptions::default();
+    save(&path, Overwrite::No, |out: &mut dyn Write| svg::write(part(&tree, &labels), &options, out).map(|_| ())).unwrap();
+    let script = format!(
+        r##"<script><![CDATA[
+window.addEventListener("load", function() {{ setTimeout(function() {{
+    var fitted = {}.map(function(name) {{ return Array.from({{length: 40}}, function(_, room) {{ return fit(name, room); }}); }});
+    document.documentElement.setAttribute("data-seen", "fitted=" + encodeURIComponent(JSON.stringify(fitted)));
+}}, 100); }});
+]]></script>"##,
+        serde_json::to_string(&names).unwrap()
+    );
+    let seen = seen_in(&with_script(&path, &script, directory.path()));
+    let fitted: Vec<Vec<String>> = serde_json::from_str(&decoded(&seen[0].1)).unwrap();
+    for (name, fitted) in names.iter().zip(fitted) {
+        for (room, seen) in fitted.iter().enumerate() {
+            // A browser counts characters, and the screen columns.
+            if name.is_ascii() {
+                assert_eq!(*seen, flametop::ui::fit_name(name, room), "{name} in {room}");
+            }
+            assert!(seen.chars().count() <= room, "{name} in {room}: {seen}");
+        }
+    }
+}
+
+#[test]
+fn a_picture_higher_than_the_window_opens_at_its_callers() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("deep.svg");
+    let labels = LabelTable::default();
+    let mut builder = TreeBuilder::new();
+    let name = |depth: usize| labels.intern(&format!("f{depth}"), "", FrameKind::User);
+    let node = (0..300).fold(CallTree::ROOT, |node, depth| builder.child(node, name(depth)));
+    builder.add(node, 100);
+    let tree = builder.finish();
+    let script = r#"<script><![CDATA[
+window.addEventListener("load", function() { setTimeout(function() {
+    var callers = Array.from(frames.children).find(function(g) { return g.whole == "f0"; }).getBoundingClientRect();
+    document.documentElement.setAttribute("data-seen", "callers=" + (callers.top > 0 && callers.bottom < window.innerHeight));
+}, 200); });
+]]></script>"#;
+    for inverted in [false, true] {
+        let options = SvgOptions { inverted, ..SvgOptions::default() };
+        save(&path, Overwrite::Yes, |out: &mut dyn Write| svg::write(part(&tree, &labels), &options, out).map(|_| ())).unwrap();
+        let seen = seen_in(&with_script(&path, script, directory.path()));
+        assert_eq!(seen, [("callers".to_owned(), "true".to_owned())], "inverted: {inverted}");
     }
 }
 

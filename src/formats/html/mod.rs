@@ -35,7 +35,7 @@ pub fn write(part: Part<'_>, options: &SvgOptions, out: &mut dyn Write) -> Resul
     let bare = SvgOptions { title: String::new(), subtitle: None, ..options.clone() };
     let (mut picture, drawn) = draw(&part, &functions, &bare)?;
     picture.table.insert("all".to_owned(), all.into());
-    let style = format!("{}{STYLE}", picture.style);
+    let style = format!("{}{}{STYLE}", picture.style, picture.dark_style);
     let script = format!("{}{SCRIPT}", picture.script);
     let title = escape(printable(&options.title)).into_owned();
     let facts: Vec<String> = options.subtitle.clone().into_iter().chain(drawn.cut()).collect();

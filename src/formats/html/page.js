@@ -40,10 +40,8 @@
     var FEW = 200, shown = FEW, sorted_by = columns[is_compared ? 1 : 0], is_reversed = false, marked = null;
 
     function matching() {
-        var words = find.value;
-        if (!words) return rows;
-        var pattern;
-        try { pattern = new RegExp(words); } catch (error) { return rows.filter(function(row) { return row.whole.includes(words); }); }
+        if (!find.value) return rows;
+        var pattern = pattern_of(find.value);
         return rows.filter(function(row) { return pattern.test(row.whole); });
     }
     function element(name, text, kind) {
@@ -107,17 +105,10 @@
     });
 
     // The picture's search shows boxes of what the table has.
-    function highlight(pattern) {
-        if (searching) {
-            reset_search();
-            searching = 0;
-            document.getElementById("matched").classList.add("hide");
-        }
-        if (!pattern) return;
-        try { search(pattern); } catch (error) { search(escaped(pattern)); }
-    }
-    function escaped(text) {
-        return text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+    function highlight(words) {
+        if (words) return search(words);
+        forget_search();
+        document.getElementById("matched").classList.add("hide");
     }
     function mark(whole) {
         marked = whole;
@@ -131,7 +122,7 @@
     function pick(line) {
         var is_new = line.row.whole !== marked;
         mark(is_new ? line.row.whole : null);
-        highlight(is_new ? "^" + escaped(line.row.whole) + "$" : find.value);
+        highlight(is_new ? "^" + literally(line.row.whole) + "$" : find.value);
     }
     body.addEventListener("click", function(event) {
         var line = event.target.closest("tr");

@@ -1,4 +1,8 @@
-//! The colours of boxes as classes of a style sheet, for light and dark backgrounds.
+//! The colours of boxes as classes of style sheets, for light and dark backgrounds.
+//!
+//! Some readers know no style sheets, and some drop a whole sheet for one custom property, or take the rules of a media query that does
+//! not apply. So light colours are attributes as well, the light sheet is plain, and the dark one is in `@supports`, which such readers pass
+//! over. Checked with Inkscape 1.2, librsvg 2.54 and Batik 1.16.
 
 use rustc_hash::FxHashMap;
 
@@ -36,16 +40,25 @@ impl Classes {
         })
     }
 
-    /// Returns the colour of a class on a light background.
-    pub(super) fn light(&self, class: usize) -> String {
-        self.colours.get(class).map_or_else(String::new, |colours| hex(colours.light))
+    /// Returns the colours of a class on a light background: of its boxes, and of their texts.
+    pub(super) fn light(&self, class: usize) -> (String, String) {
+        self.colours.get(class).map(|colours| (hex(colours.light), hex(colours.light_ink))).unwrap_or_default()
     }
 
-    /// Returns the rules of the classes.
-    pub(super) fn rules(&self) -> String {
+    /// Returns the rules of the classes on a light background.
+    pub(super) fn light_rules(&self) -> String {
         let rule = |(number, colours): (usize, &Colours)| {
-            let [light, dark, ink, dark_ink] = [colours.light, colours.dark, colours.light_ink, colours.dark_ink].map(hex);
-            format!(".c{number}{{fill:{light};--d:{dark};--i:{ink};--j:{dark_ink}}}\n")
+            let (fill, ink) = (hex(colours.light), hex(colours.light_ink));
+            format!(".c{number}{{fill:{fill}}}.c{number} text{{fill:{ink}}}\n")
+        };
+        self.colours.iter().enumerate().map(rule).collect()
+    }
+
+    /// Returns the rules of the classes on a dark background. Narrow boxes are strokes, which take `color`.
+    pub(super) fn dark_rules(&self) -> String {
+        let rule = |(number, colours): (usize, &Colours)| {
+            let (fill, ink) = (hex(colours.dark), hex(colours.dark_ink));
+            format!(".c{number}{{fill:{fill};color:{fill}}}.c{number} text{{fill:{ink}}}\n")
         };
         self.colours.iter().enumerate().map(rule).collect()
     }

@@ -7,7 +7,6 @@
 //!
 //! The result is in parts, because an SVG file and an HTML page assemble them differently.
 
-use std::borrow::Cow;
 use std::io::{self, Write};
 
 use quick_xml::Reader;
@@ -24,6 +23,7 @@ use crate::formats::FormatError;
 use crate::profile::{Comparison, FrameKind, FunctionRow, LabelTable, Sides};
 
 const STYLE: &str = include_str!("style.css");
+const DARK_STYLE: &str = include_str!("dark.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// Pixels left and right of the boxes.
@@ -85,8 +85,10 @@ pub(in crate::formats) struct Dressed {
     prolog: Vec<u8>,
     /// The first tag, `<svg …>`, without event handlers.
     pub(in crate::formats) tag: String,
-    /// The style sheet.
+    /// The style sheet, for a light background.
     pub(in crate::formats) style: String,
+    /// A second sheet, for a dark one. See [`super::classes`].
+    pub(in crate::formats) dark_style: String,
     /// The table of names and figures as JSON; [`in_markup`] makes it text for SVG and HTML.
     pub(in crate::formats) table: Map<String, Value>,
     /// inferno's script and `script.js`.
@@ -101,6 +103,7 @@ impl Dressed {
         out.write_all(&self.prolog)?;
         let tag = self.tag.strip_suffix('>').unwrap_or(&self.tag);
         write!(out, r#"{tag} onload="init(evt)"><style type="text/css">{}</style>"#, self.style)?;
+        write!(out, r#"<style type="text/css">{}</style>"#, self.dark_style)?;
         write!(out, r#"<script type="application/json" id="names">{}</script>"#, in_markup(&self.table))?;
         write!(out, r#"<script type="text/ecmascript"><![CDATA[{}]]></script>"#, self.script)?;
         out.write_all(&self.body)?;
@@ -147,11 +150,17 @@ pub(super) fn dress(raw: &[u8], picture: &Picture<'_>, functions: &[FunctionRow]
                     let Rect { y, start, weight, .. } = group.rect;
                     narrow.push(class, y, start, weight, reference);
                 } else {
-                    group.write(of.map_or("all", |of| names.short(of)), class, &reference, writer.get_mut())?;
+                    let name = of.map_or("all", |of| names.short(of));
+                    let look = Look { class, colours: classes.light(class), fit: picture.options.fit };
+                    group.write(name, &look, &reference, writer.get_mut())?;
                 }
             }
             Event::Empty(tag) if tag.name().as_ref() == b"rect" => {
-                write!(writer.get_mut(), r#"<rect id="ground" width="100%" height="{}"/>"#, height + LEGEND_HEIGHT)?;
+                write!(
+                    writer.get_mut(),
+                    r##"<rect id="ground" fill="#ffffff" width="100%" height="{}"/>"##,
+                    height + LEGEND_HEIGHT
+                )?;
             }
             Event::End(tag) if tag.name().as_ref() == b"svg" => {
                 elements_named_svg -= 1;
@@ -159,8 +168,9 @@ pub(super) fn dress(raw: &[u8], picture: &Picture<'_>, functions: &[FunctionRow]
                     // The first one ends.
                     let out = writer.get_mut();
                     write!(out, r#"<svg id="narrow" x="{SIDE}" width="{}" height="{height}" "#, USUAL_WIDTH as u64 - 2 * SIDE)?;
-                    write!(out, r#"viewBox="0 -7.5 {} {height}" preserveAspectRatio="none">"#, picture.whole.now)?;
-                    narrow.write(|class| classes.light(class), out)?;
+                    write!(out, r#"viewBox="0 -7.5 {} {height}" preserveAspectRatio="none" "#, picture.whole.now)?;
+                    out.write_all(br#"fill="none" stroke-width="15">"#)?;
+                    narrow.write(|class| classes.light(class).0, out)?;
                     out.write_all(b"</svg>")?;
                     write_legend(picture, &mut classes, height, out)?;
                 }
@@ -170,15 +180,21 @@ pub(super) fn dress(raw: &[u8], picture: &Picture<'_>, functions: &[FunctionRow]
         }
     }
     let mut table = names.table(picture.whole, is_compared, &picture.options.count_name);
+    // A search does not find narrower boxes, because they are not drawn.
+    if picture.boxes.narrowest > 1 {
+        table.insert("narrowest".to_owned(), picture.boxes.narrowest.into());
+    }
     if !functions.is_empty() {
         let (kinds, rows) = functions_of(picture, functions, &names, &mut classes);
         table.insert("kinds".to_owned(), kinds);
         table.insert("functions".to_owned(), rows);
     }
     style += STYLE;
-    style += &classes.rules();
+    style += &classes.light_rules();
+    let dark = classes.dark_rules();
+    let dark_style = format!("@supports (--a: 0) {{\n@media (prefers-color-scheme: dark) {{{DARK_STYLE}{dark}}}\n}}\n");
     script += SCRIPT;
-    Ok(Dressed { prolog, tag: first_tag, style, table, script, body: writer.into_inner() })
+    Ok(Dressed { prolog, tag: first_tag, style, dark_style, table, script, body: writer.into_inner() })
 }
 
 /// Returns the functions of a table. The first value has their kinds, each `[words, class]`. The second one has rows `[name, kind,
@@ -289,6 +305,14 @@ impl Rect {
     }
 }
 
+/// How boxes of a class look.
+struct Look {
+    class: usize,
+    /// Of the box and of its text.
+    colours: (String, String),
+    fit: fn(&str, usize) -> String,
+}
+
 impl Group {
     fn read(reader: &mut Reader<&[u8]>) -> Result<Group, FormatError> {
         let mut group = Group::default();
@@ -309,34 +333,22 @@ impl Group {
         }
     }
 
-    fn write(&self, name: &str, class: usize, reference: &str, out: &mut dyn Write) -> io::Result<()> {
+    fn write(&self, name: &str, look: &Look, reference: &str, out: &mut dyn Write) -> io::Result<()> {
         let figures = self.title.split_once(' ').map_or("", |(_, figures)| figures);
         let characters = (self.rect.width / 100.0 * USUAL_WIDTH - 3.0) / (FONT_SIZE as f64 * CHARACTER_WIDTH);
         let Rect { x, width, y, start, weight } = &self.rect;
+        let Look { class, colours: (fill, ink), fit } = look;
         write!(
             out,
-            r#"<g class="c{class}" b="{reference}"><title>{} {figures}</title><rect x="{x}" y="{y}" width="{width:.4}%" height="15" fg:x="{start}" fg:w="{weight}"/>"#,
+            r#"<g class="c{class}" fill="{fill}" b="{reference}"><title>{} {figures}</title><rect x="{x}" y="{y}" width="{width:.4}%" height="15" fg:x="{start}" fg:w="{weight}"/>"#,
             partial_escape(name),
         )?;
-        let label = fitted(name, characters as usize);
+        let label = fit(name, characters as usize);
         if !label.is_empty() {
-            write!(out, "<text{}>{}</text>", self.place, partial_escape(&*label))?;
+            write!(out, r#"<text{} fill="{ink}">{}</text>"#, self.place, partial_escape(&*label))?;
         }
         out.write_all(b"</g>")
     }
-}
-
-/// Cuts the beginning of a name so that at most this many characters are left, as on the screen.
-fn fitted(name: &str, characters: usize) -> Cow<'_, str> {
-    if characters < 2 {
-        return "".into();
-    }
-    let count = name.chars().count();
-    if count <= characters {
-        return name.into();
-    }
-    let from = name.char_indices().nth(count + 1 - characters).map_or(name.len(), |(at, _)| at);
-    format!("…{}", name.get(from..).unwrap_or_default()).into()
 }
 
 /// Writes the legend of colours.
@@ -357,7 +369,8 @@ fn write_legend(picture: &Picture<'_>, classes: &mut Classes, top: u64, out: &mu
     let mut x = SIDE;
     for (colours, words) in entries {
         let (class, y) = (classes.number(colours), top + 2);
-        write!(out, r#"<rect class="c{class}" x="{x}" y="{y}" width="14" height="14"/>"#)?;
+        let fill = classes.light(class).0;
+        write!(out, r#"<rect class="c{class}" fill="{fill}" x="{x}" y="{y}" width="14" height="14"/>"#)?;
         write!(out, r#"<text x="{}" y="{}">{words}</text>"#, x + 20, top + 13)?;
         x += 20 + (words.chars().count() as f64 * FONT_SIZE as f64 * CHARACTER_WIDTH) as u64 + 20;
     }

@@ -8,6 +8,7 @@
 //! objects   ["libc.so.6", …]
 //! files     ["/src/parse.c", …]
 //! names     [[short, object, whole, file, line], …]
+//! narrowest the least weight of a box, if it is more than 1
 //! ```
 //!
 //! In a row of `names`, `object` is a position in `objects` and `file` one in `files`, both counted from 1. `whole` is the whole name, or

@@ -24,6 +24,8 @@ pub struct SvgOptions {
     pub lines: FxHashMap<LabelId, SourceLocation>,
     /// Shortens a name for the label of a box. Default: the name unchanged.
     pub short: fn(&str) -> Cow<'_, str>,
+    /// Shortens a label to a number of characters. `script.js` does the same in a browser. Default: the label, or nothing.
+    pub fit: fn(&str, usize) -> String,
 }
 
 impl Default for SvgOptions {
@@ -36,6 +38,7 @@ impl Default for SvgOptions {
             palette: Palette::default(),
             lines: FxHashMap::default(),
             short: |name| Cow::Borrowed(name),
+            fit: |label, room| if label.chars().count() <= room { label.to_owned() } else { String::new() },
         }
     }
 }

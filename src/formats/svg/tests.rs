@@ -108,11 +108,32 @@ fn kinds_have_colours_of_their_own_and_the_file_is_always_the_same() {
         let label = labels.get(labels.intern(name, "", kind));
         let (r, g, b) = Palette::Standard.frame(false, label).in_steps().rgb();
         let (dark_r, dark_g, dark_b) = Palette::Standard.frame(true, label).in_steps().rgb();
-        let rule = format!("{{fill:#{r:02x}{g:02x}{b:02x};--d:#{dark_r:02x}{dark_g:02x}{dark_b:02x};");
-        assert!(svg.contains(&rule), "{name}");
+        let (light, dark) = (format!("#{r:02x}{g:02x}{b:02x}"), format!("#{dark_r:02x}{dark_g:02x}{dark_b:02x}"));
+        assert!(svg.contains(&format!("{{fill:{light}}}")), "{name}");
+        assert!(svg.contains(&format!(" fill=\"{light}\"")), "{name} has its colour without a style sheet");
+        assert!(svg.contains(&format!("{{fill:{dark};color:{dark}}}")), "{name}");
         assert!(svg.contains(&format!(">{}</text>", kind.describe())), "{name} is in the legend");
     }
     assert!(titles(&svg).contains(&"k (1 samples, 100.00%)".to_owned()), "annotations are not shown");
+}
+
+/// Inkscape drops a sheet that has one custom property. Batik takes the rules of a media query that does not apply.
+#[test]
+fn only_the_dark_sheet_has_what_some_readers_do_not_know() {
+    let labels = LabelTable::default();
+    let mut builder = TreeBuilder::new();
+    let node = builder.child(CallTree::ROOT, labels.intern("main", "", FrameKind::User));
+    builder.add(node, 1);
+    let (svg, _) = drawn(&builder.finish(), &labels, CallTree::ROOT);
+    let sheets: Vec<&str> = svg.split("<style").skip(1).filter_map(|rest| rest.split("</style>").next()).collect();
+    let [light, dark] = sheets.as_slice() else { panic!("{} sheets", sheets.len()) };
+    assert!(!light.contains("--") && !light.contains("var(") && !light.contains('@'), "{light}");
+    assert!(dark.starts_with(" type=\"text/css\">@supports (--a: 0) {"), "{dark}");
+    let frames = svg.split("id=\"frames\"").last().and_then(|rest| rest.split("</svg>").next()).unwrap();
+    let tags =
+        |name: &str| frames.split(&format!("<{name} ")).skip(1).map(|tag| tag.split('>').next().unwrap()).collect::<Vec<_>>();
+    assert_eq!((tags("g").len(), tags("text").len()), (2, 2), "{frames}");
+    assert!(tags("g").iter().chain(&tags("text")).all(|tag| tag.contains("fill=\"#")), "{frames}");
 }
 
 #[test]
