@@ -51,6 +51,7 @@ run_tests() {
 }
 
 test_all() {
+    step "with one feature" with_features live disassembly
     # Slow tests run one at a time: they measure, and would disturb each other.
     # Other kernels are tested by a separate command: make test-vm.
     step "slow tests" run_tests -- --ignored --test-threads=1 --skip kernels_of_both_architectures
@@ -62,8 +63,8 @@ test_all() {
 
 # The ten-minute form of `make soak`.
 soak() {
-    cargo build --release --locked || return 1
-    $as_root scripts/soak 10 "${CARGO_TARGET_DIR:-target}/release/flametop"
+    cargo build --profile dist --locked || return 1
+    $as_root scripts/soak 10 "${CARGO_TARGET_DIR:-target}/dist/flametop"
 }
 
 # tests/dependencies.rs also checks licences and sources, from cargo's own output. Building cargo-deny takes minutes, so it runs only where
@@ -94,14 +95,14 @@ quick_tests() {
     run_tests --lib --test architecture --test documents --test dependencies -- "$@"
 }
 
-# The viewer alone builds without clang and libbpf. It has a separate target directory: otherwise cargo would forget the skeletons of the
-# other build.
-without_features() {
-    alone=${CARGO_TARGET_DIR:-$PWD/target}/viewer
-    for features in "" live disassembly; do
+# Lints with these features only. The viewer alone builds without clang and libbpf. It has a separate target directory: otherwise cargo
+# would forget the skeletons of the other build.
+with_features() {
+    for features in "$@"; do
         clang=/nonexistent
         [ "$features" = live ] && clang=${CLANG:-$(scripts/setup.sh clang)}
-        CLANG=$clang cargo clippy --locked --target-dir "$alone" --no-default-features --features "$features" -- -D warnings || return 1
+        CLANG=$clang cargo clippy --locked --target-dir "${CARGO_TARGET_DIR:-$PWD/target}/viewer" --no-default-features \
+            --features "$features" -- -D warnings || return 1
     done
 }
 
@@ -117,7 +118,7 @@ esac
 step "scripts" shellcheck scripts/*.sh .ci/run tests/vm/build tests/vm/cross-arm64 tests/vm/events
 step "formatting" cargo fmt --check
 step "lints" cargo clippy --locked --all-targets -- -D warnings
-step "without features" without_features
+step "without features" with_features ""
 step "documentation" documentation
 step "dependencies" dependencies
 if [ "$mode" = --check ]; then
