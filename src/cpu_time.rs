@@ -15,6 +15,7 @@ pub(crate) fn since(begin: Duration) -> Duration {
 }
 
 /// Returns the CPU time of all threads of this process.
+#[cfg(feature = "live")]
 pub(crate) fn of_this_process() -> Duration {
     told_by(ClockId::ProcessCPUTime)
 }
