@@ -250,7 +250,9 @@ fn without_a_file_the_picture_gets_a_name_and_is_told() {
     let text = std::fs::read_to_string(place.path(name)).unwrap();
     assert!(text.contains("inverted = true"), "callers are at the top");
     let (r, g, b) = Palette::ColourBlind.kind(false, FrameKind::User).rgb();
-    assert!(text.contains(&format!("{{fill:#{r:02x}{g:02x}{b:02x};")), "the legend's colour of user code");
+    assert!(text.contains(&format!("{{fill:#{r:02x}{g:02x}{b:02x}}}")), "the legend's colour of user code");
+    let title = format!(">flametop: chain ({}) on ", chain.pid_text());
+    assert!(text.contains(&title), "{title} is not in {:?}", text.split("id=\"title\"").last().and_then(|rest| rest.get(..200)));
 
     let output = to_its_end(place.command(&["-F", "997", "--"]).args([
         "/bin/sh",
