@@ -36,7 +36,7 @@ build: setup ## build the program for this machine, quickly
 	@$(WITH_CLANG) $(CARGO) build --release --locked
 
 dist: setup ## build the program as it is installed, with more optimisation
-	@[ -e $(FLAMETOP) ] || echo "flametop: this build takes about six minutes on two cores; in the last two, cargo says nothing new"
+	@[ -e $(FLAMETOP) ] || echo "flametop: this build takes about four minutes on two cores; in the last one, cargo says nothing new"
 	@$(WITH_CLANG) $(CARGO) build --profile dist --locked
 
 arm64: ## build the program for arm64, static, in target/aarch64-unknown-linux-gnu/dist (on x86_64 Debian)
