@@ -146,12 +146,12 @@ impl App {
         if self.hottest.label != wanted {
             self.hottest = Hottest { label: wanted, ..Hottest::default() };
         }
-        let frames = || addresses.frames.iter().map(|weight| weight.frame);
-        if self.scene.names.users_differ(frames()) {
+        // No line is true of all users' programs.
+        if addresses.users_differ {
             self.hottest = Hottest { label: wanted, ..Hottest::default() };
             return;
         }
-        let frames: Vec<FrameId> = frames().take(ADDRESSES_OF_A_LINE).collect();
+        let frames: Vec<FrameId> = addresses.frames.iter().take(ADDRESSES_OF_A_LINE).map(|weight| weight.frame).collect();
         // A newer question replaces an older one that waits, so it has all addresses.
         if frames.iter().any(|frame| !self.hottest.asked.contains(frame)) {
             self.hottest.asked.extend(&frames);

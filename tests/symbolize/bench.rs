@@ -106,6 +106,11 @@ impl Bench {
         self.listing_by(label, frames, None)
     }
 
+    /// A function's listing, of weighed frames, the heaviest first.
+    pub(crate) fn listing_of(&self, label: LabelId, frames: Vec<FrameWeight>) -> Result<Listing, String> {
+        self.runtime.block_on(self.symbolizer.listing(label, frames, None)).unwrap()
+    }
+
     /// [`Bench::listing`] of the function that has an address.
     pub(crate) fn listing_by(&self, label: LabelId, frames: &[FrameId], by: Option<FrameId>) -> Result<Listing, String> {
         let frames = frames.iter().map(|frame| FrameWeight { frame: *frame, own: 1, total: 1 }).collect();

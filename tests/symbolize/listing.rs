@@ -7,7 +7,8 @@ use std::sync::RwLock;
 use std::time::{Duration, SystemTime};
 
 use flametop::profile::{
-    FrameId, FrameKind, LabelId, Limits, Listing, Object, ObjectKind, Profile, Renewals, Rows, Sample, Tgid, Thread, Tid, UserId,
+    FrameId, FrameKind, FrameWeight, LabelId, Limits, Listing, Object, ObjectKind, Profile, Renewals, Rows, Sample, Tgid, Thread,
+    Tid, UserId,
 };
 
 use crate::Sleeper;
@@ -260,8 +261,14 @@ fn a_listing_says_whose_program_it_is_if_other_users_have_such_a_function() {
     let offset = oracle.offset(objdump(&theirs, "weigh")[0].0).unwrap();
     let other = weigh.bench.frame(object, offset, false);
     weigh.bench.name(&[other], here(), 0..0);
-    weigh.frames.push(other);
-    assert_eq!(weigh.listing().user, Some(UserId(0)));
+    // However much the other user's program weighs, root's is listed.
+    weigh.frames = vec![weigh.frames[0], other];
+    let weight = |frame: FrameId, own| FrameWeight { frame, own, total: own };
+    let asked = vec![weight(other, 1000), weight(weigh.frames[0], 1)];
+    let listing = weigh.bench.listing_of(weigh.label, asked).unwrap();
+    assert_eq!((listing.user, listing.by), (Some(UserId(0)), weigh.frames[0]));
+    let theirs = weigh.bench.listing_by(weigh.label, &weigh.frames, Some(other)).unwrap();
+    assert_eq!(theirs.user, Some(UserId(1000)));
 }
 
 #[test]

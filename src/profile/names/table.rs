@@ -172,7 +172,8 @@ impl Names {
         let objects = frames.filter_map(|frame| self.objects.get(self.frames.get(frame)?.object()));
         let mut objects = objects.filter(|object| object.kind != ObjectKind::Kernel);
         let Some(first) = objects.next() else { return false };
-        objects.any(|object| object.user != first.user && *object != Object { user: object.user, ..first.clone() })
+        let file = |object: &Object| (object.kind, object.build_id, object.file, object.files);
+        objects.any(|object| object.user != first.user && (object.path != first.path || file(object) != file(first)))
     }
 
     /// Returns the object for the code that a process of `user` made at run time. `life` distinguishes the process from others that had its

@@ -52,6 +52,8 @@ pub struct Addresses {
     pub total: u64,
     /// Its addresses, the heaviest first: see [`FrameWeight::rank`].
     pub frames: Vec<FrameWeight>,
+    /// Whether they are in different files of different users: see [`Names::users_differ`].
+    pub users_differ: bool,
 }
 
 /// A set of frames, stored as another set and one more frame. Set 0 means "not known yet"; set 1 is empty.

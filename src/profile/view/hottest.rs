@@ -16,7 +16,7 @@ const MOST_STACKS: usize = 1 << 19;
 const MOST_CALLERS: usize = 64;
 
 /// Returns the heaviest addresses of each of these functions, [`ADDRESSES_OF_A_LINE`] at most. Functions and addresses with the most weight
-/// come first: see [`FrameWeight::rank`]. Functions of which [`Names::users_differ`] is true are left out.
+/// come first: see [`FrameWeight::rank`]. Leaves out functions whose [`Names::users_differ`].
 ///
 /// Reads all samples in the store, or those of one source, if their stacks are among the newest 524,288. While it runs, it takes 16 bytes
 /// for each stack and about 24 for each address.

@@ -245,7 +245,8 @@ impl ViewBuilder {
         });
         let mut frames: Vec<FrameWeight> = weights.filter(|weight| weight.total > 0).collect();
         frames.sort_unstable_by_key(|weight| (std::cmp::Reverse(weight.rank()), weight.frame));
-        Addresses { label: counter.label, own: scaled(counter.own), total: scaled(counter.total), frames }
+        let users_differ = self.names.users_differ(frames.iter().map(|weight| weight.frame));
+        Addresses { label: counter.label, own: scaled(counter.own), total: scaled(counter.total), frames, users_differ }
     }
 }
 

@@ -30,7 +30,7 @@ use super::service::Service;
 use super::service::latest::Newest;
 use super::service::locate::chains;
 use crate::profile::{
-    FrameId, FrameWeight, LabelId, Listing, NameRequest, Object, ObjectId, ObjectKind, Renewed, Rows, sanitize,
+    FrameId, FrameWeight, LabelId, Listing, NameRequest, Object, ObjectId, ObjectKind, Renewed, Rows, UserId, sanitize,
 };
 
 /// Most addresses of one function that are examined, the heaviest first. Functions have some thousand instructions, most of them never
@@ -89,15 +89,19 @@ impl Lister {
     }
 }
 
-/// Returns the object in which the function has most of its weight.
+/// Returns the object in which the function has most of its weight. Where different users have different programs with such a function,
+/// root's comes first: no other user decides what root reads.
 fn heaviest_object(service: &Service, frames: &[FrameWeight]) -> Option<ObjectId> {
+    let users_differ = service.names.users_differ(frames.iter().map(|weight| weight.frame));
+    let is_preferred = |id| users_differ && service.names.objects.get(id).is_some_and(|object| object.user == UserId(0));
     let mut weights: FxHashMap<ObjectId, (u64, u64)> = FxHashMap::default();
     for weight in frames {
         let Some(frame) = service.names.frames.get(weight.frame) else { continue };
         let sum = weights.entry(frame.object()).or_default();
         *sum = (sum.0 + weight.own, sum.1 + weight.total);
     }
-    weights.into_iter().max_by_key(|(object, weight)| (*weight, std::cmp::Reverse(*object))).map(|(object, _)| object)
+    let rank = |(object, weight): &(ObjectId, (u64, u64))| (is_preferred(*object), *weight, std::cmp::Reverse(*object));
+    weights.into_iter().max_by_key(rank).map(|(object, _)| object)
 }
 
 /// Returns the object's heaviest address that is in the function itself.

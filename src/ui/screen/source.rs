@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use crate::profile::{Row, Rows};
+use crate::profile::{Row, Rows, UserId};
 use crate::ui::app::App;
 use crate::ui::keys::Action;
 use crate::ui::names::fit_name;
@@ -58,7 +58,11 @@ fn draw_title(app: &App, source: &Source, area: Rect, buffer: &mut Buffer) {
         _ => String::new(),
     };
     let user = source.listing.as_ref().and_then(|listing| listing.as_ref().ok()?.user);
-    let user = user.map_or(String::new(), |user| format!("of user {}", user.0));
+    let user = match user {
+        None => String::new(),
+        Some(UserId(0)) => "of root".to_owned(),
+        Some(UserId(user)) => format!("of user {user}"),
+    };
     let share = match &source.addresses {
         Some(addresses) if source.whole() == addresses.total => {
             // The addresses are counted a moment later than the tree. If the function has nearly all samples, its count may be
