@@ -417,6 +417,17 @@ fn parse_size(text: &str) -> Result<usize, String> {
     if (1e6..1e15).contains(&bytes) { Ok(bytes as usize) } else { Err("must be at least 1M".to_owned()) }
 }
 
+#[cfg(all(test, feature = "live"))]
+impl Record {
+    /// Returns the options of `flametop record` with these words.
+    pub(crate) fn of(words: &[&str]) -> Record {
+        match Cli::parse_from(["flametop", "record"].iter().chain(words)).command {
+            Some(Command::Record(options)) => options,
+            other => unreachable!("{other:?}"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -523,6 +523,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_title_says_what_was_watched() {
+        use crate::profile::ProcessFacts;
+        let commands = [(7, "/usr/bin/python3 shop.py 18081".to_owned()), (8, "nginx: worker".to_owned()), (9, "x".repeat(200))];
+        let facts = |command: String| ProcessFacts { command: command.into(), ..ProcessFacts::default() };
+        let processes = commands.into_iter().map(|(tgid, command)| (Tgid(tgid), facts(command))).collect();
+        let snapshot = Snapshot { processes: Arc::new(processes), ..Snapshot::default() };
+        let of = |words: &[&str]| title(&cli::Record::of(words), &snapshot).replace(&host(), "HOST");
+        assert_eq!(of(&[]), "flametop: everything on HOST");
+        assert_eq!(of(&["-p", "7"]), "flametop: python3 shop.py 18081 (7) on HOST");
+        assert_eq!(of(&["-p", "9"]), format!("flametop: {}… (9) on HOST", "x".repeat(79)));
+        let four = of(&["-p", "7,8,10,9"]);
+        assert_eq!(four, "flametop: python3 shop.py 18081 (7), nginx: worker (8), process 10, 1 more on HOST");
+        assert_eq!(of(&["-e", "page-faults", "--", "make", "-j8"]), "flametop: make -j8, at page-faults");
+    }
+
+    #[test]
     fn the_main_reasons_for_incomplete_stacks_are_told_in_the_words_of_view_5() {
         let mut totals = Totals { user: 10_000, complete: 9_990, ..Totals::default() };
         for (end, weight) in [(UserEnd::Gap, 3), (UserEnd::Changing, 1), (UserEnd::NoTable, 4), (UserEnd::NoCode, 2)] {
