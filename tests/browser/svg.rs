@@ -228,6 +228,8 @@ fn boxes_have_the_colours_of_the_palette_on_light_and_dark_ground_and_the_legend
             }
             let ground = if dark { (0x16, 0x18, 0x1d) } else { (0xff, 0xff, 0xff) };
             assert_eq!(seen.at(5.0, row), ground, "dark: {dark}, scripts: {scripts}");
+            // The window is higher than the picture.
+            assert_eq!(seen.at(5.0, 390.0), ground, "dark: {dark}, scripts: {scripts}, below the picture");
         }
         let legend = text.split("<g id=\"legend\">").nth(1).unwrap();
         assert_eq!(legend.matches("<rect").count(), KINDS.len());
@@ -282,6 +284,33 @@ window.addEventListener("load", function() {{ setTimeout(function() {{
             assert!(seen.chars().count() <= room, "{name} in {room}: {seen}");
         }
     }
+}
+
+#[test]
+fn a_search_says_if_there_are_boxes_that_it_does_not_reach() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("merged.svg");
+    let labels = LabelTable::default();
+    let mut builder = TreeBuilder::new();
+    for (name, weight) in [("wide", 29_990), ("drawn", 9), ("tiny", 1)] {
+        let node = builder.child(CallTree::ROOT, labels.intern(name, "", FrameKind::User));
+        builder.add(node, weight);
+    }
+    let tree = builder.finish();
+    let options = SvgOptions::default();
+    save(&path, Overwrite::No, |out: &mut dyn Write| svg::write(part(&tree, &labels), &options, out).map(|_| ())).unwrap();
+    let script = r#"<script><![CDATA[
+window.addEventListener("load", function() { setTimeout(function() {
+    function answer(words) {
+        search(words);
+        return document.getElementById("matched").textContent;
+    }
+    document.documentElement.setAttribute("data-seen", "tiny=" + answer("tiny") + "|wide=" + answer("wide"));
+}, 100); });
+]]></script>"#;
+    let seen = seen_in(&with_script(&path, script, directory.path()));
+    let answers = [("tiny", "Matched: 0.0% of boxes from 0.01%"), ("wide", "Matched: 100.0% of boxes from 0.01%")];
+    assert_eq!(seen, answers.map(|(words, answer)| (words.to_owned(), answer.to_owned())));
 }
 
 #[test]
