@@ -3,24 +3,21 @@
 //! Needs root (or the capabilities that `flametop doctor` names) and a C compiler; fails without, never skips.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod common;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use common::{Running, alone};
 use flametop::collector::{
     Batch, Collected, Collector, CollectorError, CollectorOptions, EventRequest, EventSpec, Targets, Walk,
 };
 use flametop::profile::{EventSource, Frame, Names, Object, ObjectId, ObjectKind, Processes, Tgid, Thread, UserEnd};
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
-
-/// Runs one test at a time: tests measure time, and one of them looks at all descriptors of this process.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The test program, built once.
 fn work() -> &'static Path {
@@ -307,16 +304,6 @@ fn our_own_samples_and_events_are_there_if_they_are_wanted() {
 
 /// An event that would cost the programs much is tried for a moment, and nothing stays attached. The samples of the trial are not among those
 /// of the event that is attached later.
-/// A program that is killed at the end of its test, also when the test fails.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn a_costly_event_needs_consent_and_leaves_nothing_without() {
     let _alone = alone();
@@ -331,8 +318,9 @@ fn a_costly_event_needs_consent_and_leaves_nothing_without() {
     let mut session = Session::start(Targets::All);
     // A system call all the time: with its tracepoint it costs the program more than a tenth of a CPU.
     let script = "use POSIX; $| = 1; print \"ready\\n\"; getppid while 1";
-    let mut caller = Killed(Command::new("perl").args(["-e", script]).stdout(Stdio::piped()).spawn().expect("perl runs"));
-    caller.0.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+    let perl = Command::new("perl").args(["-e", script]).stdout(Stdio::piped()).spawn().expect("perl runs");
+    let mut caller = Running { child: perl };
+    caller.child.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
     match session.collector.attach_event(&unasked) {
         Err(CollectorError::Costly { per_second, cpus, .. }) => println!("{per_second} a second, {cpus} CPUs"),
         other => panic!("{other:?}"),

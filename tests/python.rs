@@ -11,10 +11,10 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::Program;
+use common::{Program, alone};
 use flametop::collector::{Batch, Collector, CollectorOptions, ScriptCounts, Targets, Walk};
 use flametop::interpreters::Memory;
 use flametop::interpreters::python::{Clues, Code, Layout, Run, Version, chain, find_slot};
@@ -88,13 +88,6 @@ fn library_of(python: &Path) -> Option<(PathBuf, PathBuf)> {
     let told = String::from_utf8(told.stdout).unwrap();
     let (library, home) = told.trim().split_once(' ')?;
     (library.contains(".so") && Path::new(library).exists()).then(|| (library.into(), home.into()))
-}
-
-/// Tests that measure run one after the other.
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A program that ends with this value.

@@ -114,7 +114,7 @@ impl Recording {
 
     /// Like [`Recording::start`], with the highest priority. How long it takes then hardly depends on how many other programs want a CPU.
     #[track_caller]
-    fn start_before_others(args: &[&str]) -> Recording {
+    fn start_with_priority(args: &[&str]) -> Recording {
         let mut command = Command::new("nice");
         command.args(["-n", "-20", FLAMETOP]);
         Recording::start_with(command, args)
@@ -146,11 +146,11 @@ impl Recording {
 
     /// Gives all its threads the highest priority, but for those that have given it up. How long the end takes then hardly depends on how
     /// many other programs want a CPU.
-    fn let_before_others(&self) {
+    fn raise_priority(&self) {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten().flatten();
         let numbers = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok()).filter_map(Pid::from_raw);
         for thread in numbers.filter(|thread| getpriority_process(Some(*thread)).is_ok_and(|priority| priority < 19)) {
-            // One that has just ended needs none.
+            // A thread that has just ended is no failure.
             let _ = setpriority_process(Some(thread), -20);
         }
     }

@@ -99,7 +99,7 @@ fn assert_ends(times: impl Iterator<Item = Duration>) {
     for (time, is_signal) in times.flat_map(|time| [(time, true), (time, false)]) {
         let seconds = format!("{:.3}", time.as_secs_f64());
         let args: &[&str] = if is_signal { &["-F", "499"] } else { &["-F", "499", "-d", &seconds] };
-        let recording = Recording::start_before_others(args);
+        let recording = Recording::start_with_priority(args);
         let since = recording.wait_for_clocks() + time;
         std::thread::sleep(since.saturating_duration_since(Instant::now()));
         if is_signal {
@@ -137,7 +137,7 @@ fn recordings_beside_nobody_end_within_half_a_second() {
     let witness = Witness::start("witness-end");
     let mut ends = Vec::new();
     for time in [1000, 2000, 3000].map(Duration::from_millis) {
-        let recording = Recording::start_before_others(&["-F", "499"]);
+        let recording = Recording::start_with_priority(&["-F", "499"]);
         let since = recording.wait_for_clocks() + time;
         std::thread::sleep(since.saturating_duration_since(Instant::now()));
         common::terminal::kill(recording.pid(), Signal::TERM);
@@ -230,7 +230,7 @@ pub(crate) fn beside_late_answers<Started>(
     std::thread::sleep(TIME.saturating_sub(begun.elapsed() + Duration::from_millis(200)));
     let draining = cpu_of_draining(recording.pid());
     std::thread::sleep(TIME.saturating_sub(begun.elapsed()));
-    recording.let_before_others();
+    recording.raise_priority();
     let since = Instant::now();
     let (lines, said) = recording.end(Duration::ZERO);
     let took = since.elapsed();

@@ -66,7 +66,7 @@ pub(crate) fn cpu_of(pid: u32) -> Duration {
     cpu_told_by(Path::new(&format!("/proc/{pid}")))
 }
 
-/// The same of a process or a thread, by its directory in `/proc`.
+/// CPU time of a process or a thread, by its directory in `/proc`. See [`cpu_of`].
 pub(crate) fn cpu_told_by(directory: &Path) -> Duration {
     let stat = std::fs::read_to_string(directory.join("stat")).unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
