@@ -12,7 +12,7 @@ T ?=
 export PATH := $(PATH):$(HOME)/.cargo/bin
 export CARGO VM ASK
 
-# `make run` and `make build` build quickly, in `release`. What is installed is built with more optimisation, in `dist`.
+# `make run` and `make build` build quickly, in `release`. `make install` builds with more optimisation, in `dist`.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 QUICK := $(TARGET)/release/flametop
 FLAMETOP := $(TARGET)/dist/flametop

@@ -1,12 +1,14 @@
-//! Files, modules and tests that scripts, comments and documents mention must exist.
+//! Scripts, comments and documents mention files, modules and tests. All of them must exist.
 //!
-//! | mention | is |
-//! | --- | --- |
-//! | file | a word that begins with a folder of the tree, such as `docs/unwinding.md`; from `src/` on, if it has an ending: `ui/app.rs` |
-//! | module | in scripts: a word that ends in `::`, such as `collector::wire::` |
-//! | test | a word of four parts, such as `small_files_with_large_tables`; in comments of five, because many functions of the kernel have four |
+//! | mention | form | example |
+//! | --- | --- | --- |
+//! | file | begins with a folder of the tree | `docs/unwinding.md` |
+//! | file under `src/` | begins with a folder there, and has an ending | `ui/app.rs` |
+//! | module, in scripts | ends in `::` | `collector::wire::` |
+//! | test | four words | `small_files_with_large_tables` |
+//! | test, in comments | five words: many functions of the kernel have four | `deep_stacks_take_a_bounded_time` |
 //!
-//! A test may be mentioned by a part of its name, as filters do.
+//! A part of a test's name is enough, because filters are such parts.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +21,7 @@ const FOREIGN: &[&str] =
 /// History, and inputs of tests.
 const LEFT_OUT: &[&str] = &["CHANGELOG.md", "docs/archive/", "fuzz/corpus/", "tests/screens/"];
 
-/// What a file is to this test.
+/// Kinds of files, by the text that is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Code,
@@ -38,7 +40,7 @@ fn kind(path: &str) -> Kind {
     }
 }
 
-/// What a line of this kind of file says to readers: all of it, or its comment.
+/// Returns the text of a line for readers: its comment if the file is code.
 fn said(kind: Kind, line: &str) -> &str {
     match kind {
         Kind::Other => "",
@@ -54,7 +56,7 @@ fn said(kind: Kind, line: &str) -> &str {
 pub(super) struct Tree {
     /// Files and folders.
     paths: BTreeSet<String>,
-    /// Words of the code, one a line. Of scripts, the names of their functions.
+    /// Words of the code, and names of functions in scripts, one a line.
     names: String,
 }
 
@@ -111,7 +113,7 @@ impl Tree {
     }
 }
 
-/// What a file mentions that does not exist, with its place.
+/// Returns the mentions of nothing in a file, with their places.
 pub(super) fn unknown(source: &Source, tree: &Tree) -> Vec<String> {
     let kind = kind(&source.path);
     if LEFT_OUT.iter().any(|left_out| source.path.starts_with(left_out)) {

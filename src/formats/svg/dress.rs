@@ -308,7 +308,7 @@ impl Rect {
 /// How boxes of a class look.
 struct Look {
     class: usize,
-    /// Of the box and of its text.
+    /// The colours of the box and of its text.
     colours: (String, String),
     fit: fn(&str, usize) -> String,
 }
