@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
     collector::processes:: collector::probes::spec:: collector::wire:: collector::tables::cache:: collector::tables::digest:: \
     collector::tables::files:: collector::tables::identity:: collector::tables::layout::
 # Tests of time limits: the program is too slow here.
-too_slow="any_code_is_followed_in_time damaged_files_cost_neither the_caller_is_asked_often"
+too_slow="any_code_is_followed_in_time damaged_files_cost_neither the_caller_is_asked_often sixty_thousand_mappings"
 triple=$(rustc -vV | sed -n 's/^host: //p')
 CLANG=${CLANG:-$(scripts/setup.sh clang)}
 export CLANG
