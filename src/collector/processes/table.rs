@@ -436,14 +436,15 @@ impl ProcessTable {
         });
     }
 
-    /// Returns possible paths of the file that a process had mapped at an address a moment ago: the path of the current mapping, then
-    /// those of all recently mapped files. The process may have unmapped the file since, or be gone.
-    pub(crate) fn paths_of(&mut self, tgid: u32, address: u64) -> Vec<Arc<str>> {
+    /// Returns the path of the file that a process has mapped at an address, and the paths of all other files that were mapped lately: the
+    /// process may have unmapped its file since, or be gone.
+    pub(crate) fn paths_of(&mut self, tgid: u32, address: u64) -> (Option<Arc<str>>, Vec<Arc<str>>) {
         self.want_mappings(tgid);
         let now = self.states.get(&tgid).and_then(|state| state.mappings.find(address)).map(|mapping| mapping.file);
         let lately = self.lately.iter().rev().copied().filter(|file| Some(*file) != now);
-        let files: Vec<FileIndex> = now.into_iter().chain(lately).collect();
-        files.into_iter().filter_map(|file| Some(self.files.get_mut(file)?.path.clone())).collect()
+        let lately: Vec<FileIndex> = lately.collect();
+        let mut path_of = |file| Some(self.files.get_mut(file)?.path.clone());
+        (now.and_then(&mut path_of), lately.into_iter().filter_map(path_of).collect())
     }
 
     /// Returns whether the mappings of a process are known, and asks for them if not.

@@ -78,7 +78,7 @@ fn link_of(job: &Job) -> Option<Arc<str>> {
 /// May wait. Reads a path that is not known before anything that asks the file system.
 pub(super) fn find(job: &Job) -> Result<FoundImage, NotFound> {
     let (start, end) = job.mapping;
-    if job.paths.is_empty()
+    if job.path.is_none()
         && let Some(path) = link_of(job)
     {
         let _ = job.link.set(path);
@@ -97,7 +97,7 @@ pub(super) fn find(job: &Job) -> Result<FoundImage, NotFound> {
     }
     // The process may end at any moment, so our own paths are tried too, but only if the process saw the same files as we do.
     let roots = [Some(Root::Process(Tgid(job.tgid))), (job.files == open::own_files()).then_some(Root::Own)];
-    let paths = || job.paths.iter().filter(|path| path.starts_with('/') && !path.ends_with(" (deleted)"));
+    let paths = || job.path.iter().chain(&job.lately).filter(|path| path.starts_with('/') && !path.ends_with(" (deleted)"));
     for (root, path) in roots.iter().flatten().flat_map(|root| paths().map(move |path| (root, path))) {
         match open::path_now(job.user, root, Path::new(&**path)).map(|file| (identify(&file, job), file)) {
             Ok((Ok(Some((key, users))), file)) => return Ok(found(file, key, users, path.clone())),

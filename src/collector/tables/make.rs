@@ -161,7 +161,7 @@ fn place_of(job: &Job) -> FailureDomain {
         Sought::Sampled(key) => key.place(),
         Sought::Mapped(Identity::Inode(inode)) => FailureDomain::device(inode.device),
         Sought::Mapped(Identity::BuildId(_)) => {
-            Root::Process(Tgid(job.tgid)).place(Path::new(job.paths.first().map_or("", |path| path)))
+            Root::Process(Tgid(job.tgid)).place(Path::new(job.path.as_deref().unwrap_or_default()))
         }
     }
 }

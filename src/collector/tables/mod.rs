@@ -120,20 +120,23 @@ impl Tables {
         }
     }
 
-    /// Requests a table, because a sample hit code without one. `paths` returns possible paths of the file, as its process sees them.
-    pub(crate) fn wish(&self, wish: &Wish, paths: impl FnOnce() -> Vec<Arc<str>>) {
+    /// Requests a table, because a sample hit code without one. `paths` returns the path of the file, as its process sees it, and those
+    /// of all files that were mapped lately.
+    pub(crate) fn wish(&self, wish: &Wish, paths: impl FnOnce() -> (Option<Arc<str>>, Vec<Arc<str>>)) {
         let mut inner = self.shared.lock();
         if !inner.is_wanted(wish) {
             return;
         }
         inner.ask(wish.key, wish.user);
+        let (path, lately) = paths();
         inner.queue.push(Job {
             sought: Sought::Sampled(wish.key),
             tgid: wish.tgid,
             user: wish.user,
             files: wish.files,
             mapping: (wish.start, wish.end),
-            paths: paths(),
+            path,
+            lately,
             link: Arc::default(),
         });
         self.shared.work.notify_one();
@@ -146,8 +149,8 @@ impl Tables {
             return;
         }
         let MappedRequest { tgid, user, files, mapping, path, identity } = request;
-        let (sought, paths) = (Sought::Mapped(identity), vec![path]);
-        inner.queue.push(Job { sought, tgid, user, files, mapping, paths, link: Arc::default() });
+        let (sought, path, lately) = (Sought::Mapped(identity), Some(path), Vec::new());
+        inner.queue.push(Job { sought, tgid, user, files, mapping, path, lately, link: Arc::default() });
         self.shared.work.notify_one();
     }
 

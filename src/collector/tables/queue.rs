@@ -77,17 +77,18 @@ pub(super) struct Job {
     pub(super) files: FileNamespace,
     /// First address of the file's mapping in process `tgid`, and the address after its last.
     pub(super) mapping: (u64, u64),
-    /// Possible paths of the file, as its process sees them; the likeliest first. A job that comes before the event that names its mapping
-    /// has none.
-    pub(super) paths: Vec<Arc<str>>,
-    /// The path that the link of the mapping has; shared by all clones of the job. It is read only if there are no paths.
+    /// The path of the file, as its process sees it. A job that comes before the event that names its mapping has none.
+    pub(super) path: Option<Arc<str>>,
+    /// Paths of other files that were mapped lately, by any process. One of them may be the file's, if its process is gone.
+    pub(super) lately: Vec<Arc<str>>,
+    /// The path that the link of the mapping has; shared by all clones of the job. It is read only if the path is not known.
     pub(super) link: Arc<OnceLock<Arc<str>>>,
 }
 
 impl Job {
     /// Returns the path of the file, if it is known so far.
     pub(super) fn path(&self) -> Option<Arc<str>> {
-        self.paths.first().or_else(|| self.link.get()).cloned()
+        self.path.as_ref().or_else(|| self.link.get()).cloned()
     }
 
     /// Returns words that name the file: its path, or else its process.
@@ -276,7 +277,8 @@ mod tests {
             user: UserId(user),
             files: FileNamespace(0),
             mapping: (0, 0),
-            paths: Vec::new(),
+            path: None,
+            lately: Vec::new(),
             link: Arc::default(),
         }
     }

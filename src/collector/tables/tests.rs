@@ -97,7 +97,8 @@ fn a_conversion_that_waits_for_time_takes_no_other_job() {
         user: wish.user,
         files: wish.files,
         mapping: (0, 0),
-        paths: Vec::new(),
+        path: None,
+        lately: Vec::new(),
         link: Arc::default(),
     };
     std::thread::scope(|scope| {
@@ -115,7 +116,7 @@ fn a_conversion_that_waits_for_time_takes_no_other_job() {
             let path = directory.path().join(format!("{number}"));
             std::fs::write(&path, [&bytes[..], &[number]].concat()).unwrap();
             let path: Arc<str> = path.to_str().unwrap().into();
-            tables.wish(&wish_for(Path::new(&*path), UserId(7)), || vec![path.clone()]);
+            tables.wish(&wish_for(Path::new(&*path), UserId(7)), || (Some(path.clone()), Vec::new()));
             wait_for(&tables, |status| status.waiting == 0);
         }
         assert_eq!(tables.shared.lock().throttled, WORKERS - 1, "they waited all the time");
@@ -127,7 +128,7 @@ fn code_that_nobody_waits_for_is_analysed_slowly_and_only_while_its_file_is_in_u
     let sampler = sampler();
     let tables = sampler.tables(None, KERNEL_MEMORY).unwrap();
     let (wish, path) = wish_for_libc();
-    tables.wish(&wish, || vec![path.clone()]);
+    tables.wish(&wish, || (Some(path.clone()), Vec::new()));
     wait_for(&tables, |status| status.ready == 2);
     let job = |key, tgid| Job {
         sought: Sought::Sampled(key),
@@ -135,7 +136,8 @@ fn code_that_nobody_waits_for_is_analysed_slowly_and_only_while_its_file_is_in_u
         user: wish.user,
         files: wish.files,
         mapping: (0, 0),
-        paths: Vec::new(),
+        path: None,
+        lately: Vec::new(),
         link: Arc::default(),
     };
     let spent = Duration::from_millis(600);
@@ -175,16 +177,16 @@ fn files_of_the_same_bytes_share_a_table_which_goes_when_there_is_no_room_and_co
     // The vDSO's table.
     assert_eq!(tables.status().ready, 1);
     let (wish, path) = wish_for_libc();
-    tables.wish(&wish, || vec![path.clone()]);
+    tables.wish(&wish, || (Some(path.clone()), Vec::new()));
     // A second wish for the table while it is made changes nothing.
-    tables.wish(&wish, || vec![path.clone()]);
+    tables.wish(&wish, || (Some(path.clone()), Vec::new()));
     let one = wait_for(&tables, |status| status.ready == 2 && status.waiting == 0);
     assert!(one.rows > 10_000 && one.bytes > 40_000 && one.segment_bytes == 2 << 20, "{one:?}");
 
     // A copy with libc's build id and length gets another table, because it is not the host's file. A copy with equal bytes shares it.
     let copies = [("a", 0), ("b", 0), ("c", 1)].map(|(name, change)| copy_of_libc(directory.path(), name, change));
     for (copy, ready) in copies.iter().zip([3, 3, 4]) {
-        tables.wish(&wish_for(Path::new(&**copy), UserId(7)), || vec![copy.clone()]);
+        tables.wish(&wish_for(Path::new(&**copy), UserId(7)), || (Some(copy.clone()), Vec::new()));
         let status = wait_for(&tables, |status| status.waiting == 0);
         assert_eq!(status.ready, ready, "{copy}");
     }
@@ -196,7 +198,7 @@ fn files_of_the_same_bytes_share_a_table_which_goes_when_there_is_no_room_and_co
     let evicted = tables.status();
     assert_eq!((evicted.ready, evicted.evicted), (1, 3));
     tables.shared.lock().most_bytes = KERNEL_MEMORY;
-    tables.wish(&wish, || vec![path.clone()]);
+    tables.wish(&wish, || (Some(path.clone()), Vec::new()));
     let again = wait_for(&tables, |status| status.ready == 2);
     // The room of the evicted table is not reused yet, because a BPF program may still be reading there.
     assert!(again.bytes > before.bytes, "{again:?}");
@@ -210,7 +212,7 @@ fn files_that_no_process_maps_go_after_a_minute_and_tables_when_nothing_leads_to
     let copies = ["a", "b", "c"].map(|name| copy_of_libc(directory.path(), name, 0));
     let wishes = copies.each_ref().map(|copy| wish_for(Path::new(&**copy), UserId(7)));
     for (wish, copy) in wishes.iter().zip(&copies) {
-        tables.wish(wish, || vec![copy.clone()]);
+        tables.wish(wish, || (Some(copy.clone()), Vec::new()));
         wait_for(&tables, |status| status.waiting == 0);
     }
     let begun = now().0;
@@ -230,11 +232,11 @@ fn files_that_no_process_maps_go_after_a_minute_and_tables_when_nothing_leads_to
     assert_eq!(known_after(100, &[0]), ([true, false, true], 2), "what is mapped stays, and what came last");
     assert_eq!(known_after(1000, &[0]), ([true, false, true], 2));
     // A file that was forgotten comes again, without a new table.
-    tables.wish(&wishes[1], || vec![copies[1].clone()]);
+    tables.wish(&wishes[1], || (Some(copies[1].clone()), Vec::new()));
     wait_for(&tables, |status| status.waiting == 0);
     assert_eq!(known_after(0, &[]), ([true; 3], 2));
     assert_eq!(known_after(1000, &[]), ([false; 3], 1), "the vDSO's stays");
-    tables.wish(&wishes[0], || vec![copies[0].clone()]);
+    tables.wish(&wishes[0], || (Some(copies[0].clone()), Vec::new()));
     wait_for(&tables, |status| status.ready == 2);
 }
 
@@ -249,7 +251,7 @@ fn a_file_that_is_not_the_one_that_was_sampled_is_not_taken_for_it() {
         ObjectKey { generation: wish.key.generation ^ 1, ..wish.key },
     ];
     for key in keys {
-        tables.wish(&Wish { key, ..wish }, || vec![path.clone()]);
+        tables.wish(&Wish { key, ..wish }, || (Some(path.clone()), Vec::new()));
         let status = wait_for(&tables, |status| status.waiting == 0);
         assert_eq!((status.ready, status.without), (1, 0), "{key:?}");
     }
@@ -264,7 +266,7 @@ fn a_user_who_floods_takes_half_of_the_room_and_root_has_the_rest() {
     let mut most = 0;
     for number in 0..=40u8 {
         let copy = copy_of_libc(directory.path(), &format!("libc-{number}"), number);
-        tables.wish(&wish_for(Path::new(&*copy), UserId(7)), || vec![copy.clone()]);
+        tables.wish(&wish_for(Path::new(&*copy), UserId(7)), || (Some(copy.clone()), Vec::new()));
         let status = wait_for(&tables, |status| status.waiting == 0);
         tables.tidy(now().0);
         most = most.max(status.segment_bytes);
@@ -273,7 +275,7 @@ fn a_user_who_floods_takes_half_of_the_room_and_root_has_the_rest() {
     let flooded = tables.status();
     assert!(flooded.ready < 40 && flooded.evicted + flooded.waiting_for_room as u64 > 0, "{flooded:?}");
     let (wish, path) = wish_for_libc();
-    tables.wish(&wish, || vec![path.clone()]);
+    tables.wish(&wish, || (Some(path.clone()), Vec::new()));
     let status = wait_for(&tables, |status| status.waiting == 0);
     assert!(tables.objects().iter().any(|object| object.path == path), "{status:?}");
     assert!(most <= 4 * u64::from(kernel::SEGMENT_BYTES));
@@ -291,7 +293,7 @@ fn what_one_user_is_refused_or_waits_for_another_gets() {
     tables.shared.lock().ask(wish.key, UserId(8));
     assert_eq!(known(), [true, false, false]);
     assert!(!tables.shared.lock().is_wanted(&Wish { user: UserId(8), ..wish }));
-    tables.wish(&wish, || vec![path.clone()]);
+    tables.wish(&wish, || (Some(path.clone()), Vec::new()));
     let status = wait_for(&tables, |status| status.ready == 2);
     assert_eq!((known(), status.without), ([true; 3], 1));
     // A table that serves a user alone is no other's.
@@ -325,7 +327,7 @@ fn fifty_thousand_objects_in_a_row_leave_room_for_the_next() {
         drop(inner);
         assert!(tables.objects().len() < 14_000);
         let (wish, path) = wish_for_libc();
-        tables.wish(&wish, || vec![path.clone()]);
+        tables.wish(&wish, || (Some(path.clone()), Vec::new()));
         wait_for(&tables, |status| status.waiting == 0);
         let names: BTreeSet<Arc<str>> = tables.objects().into_iter().map(|object| object.path).collect();
         assert!(names.contains(&path));
@@ -335,7 +337,7 @@ fn fifty_thousand_objects_in_a_row_leave_room_for_the_next() {
         finish(1 << 40 | number, UserId(8));
     }
     let (wish, path) = wish_for_libc();
-    tables.wish(&wish, || vec![path.clone()]);
+    tables.wish(&wish, || (Some(path.clone()), Vec::new()));
     wait_for(&tables, |status| status.waiting == 0);
     assert!(tables.objects().iter().any(|object| object.path == path));
 }
@@ -343,13 +345,15 @@ fn fifty_thousand_objects_in_a_row_leave_room_for_the_next() {
 #[test]
 fn a_file_has_its_path_also_where_the_event_that_tells_it_comes_later() {
     let (wish, path) = wish_for_libc();
-    let job = |paths| Job {
+    let job = |path| Job {
         sought: Sought::Sampled(wish.key),
         tgid: std::process::id(),
         user: UserId(0),
         files: wish.files,
         mapping: (wish.start, wish.end),
-        paths,
+        path,
+        // Files that other processes have mapped meanwhile.
+        lately: vec!["/usr/bin/other".into()],
         link: Arc::default(),
     };
     let title_of = |job: Job| {
@@ -357,9 +361,9 @@ fn a_file_has_its_path_also_where_the_event_that_tells_it_comes_later() {
         let _ = identity::find(&job.clone());
         job.title()
     };
-    assert_eq!(title_of(job(Vec::new())), path);
-    assert_eq!(&*title_of(job(vec!["/told".into()])), "/told");
-    assert_eq!(&*title_of(Job { tgid: u32::MAX, ..job(Vec::new()) }), "a file of process 4294967295");
+    assert_eq!(title_of(job(None)), path);
+    assert_eq!(&*title_of(job(Some("/told".into()))), "/told");
+    assert_eq!(&*title_of(Job { tgid: u32::MAX, ..job(None) }), "a file of process 4294967295");
 }
 
 #[test]
@@ -369,14 +373,14 @@ fn a_file_that_did_not_answer_is_asked_again_later() {
     let (wish, path) = wish_for_libc();
     let (moment, seconds) = (Instant::now(), machine::coarse(now()));
     tables.shared.lock().refuse(wish.key, UserId(0), path.clone(), "its file system does not answer".to_owned());
-    tables.wish(&wish, || vec![path.clone()]);
+    tables.wish(&wish, || (Some(path.clone()), Vec::new()));
     tables.shared.lock().tidy(seconds, moment + SILENCE - Duration::from_secs(1));
     let status = tables.status();
     assert_eq!((status.ready, status.without, status.waiting), (1, 1, 0));
     assert!(matches!(&tables.objects()[1].state, ObjectState::Without(why) if why.contains("does not answer")));
     tables.shared.lock().tidy(seconds, moment + SILENCE + Duration::from_secs(1));
     assert_eq!(tables.status().without, 0);
-    tables.wish(&wish, || vec![path.clone()]);
+    tables.wish(&wish, || (Some(path.clone()), Vec::new()));
     let status = wait_for(&tables, |status| status.ready == 2);
     assert_eq!((status.without, status.evicted), (0, 0));
     assert_eq!(tables.objects().len(), 2);
@@ -434,7 +438,7 @@ fn a_table_is_found_on_disk_the_second_time() {
         for from_cache in [0, 1] {
             let sampler = sampler();
             let tables = sampler.tables(cache(), KERNEL_MEMORY).unwrap();
-            tables.wish(&wish, || vec![path.clone()]);
+            tables.wish(&wish, || (Some(path.clone()), Vec::new()));
             let status = wait_for(&tables, |status| status.ready == 2);
             assert_eq!(status.from_cache, from_cache);
             rows.push((status.rows, status.bytes));
@@ -450,7 +454,7 @@ fn what_cannot_be_had_is_tried_again_later_and_what_has_nothing_is_not() {
     let (mut wish, path) = wish_for_libc();
     // The mapped file is not the file that the kernel named. The process may have started another program meanwhile.
     wish.key.inode += 1;
-    tables.wish(&wish, || vec![path.clone()]);
+    tables.wish(&wish, || (Some(path.clone()), Vec::new()));
     wait_for(&tables, |status| status.waiting == 0);
     assert!(matches!(tables.shared.lock().states.get(&FileFor::user(wish.key, wish.user)), Some(TableState::Later(_))));
     assert_eq!(tables.status().ready + tables.status().without, 1);
@@ -459,7 +463,7 @@ fn what_cannot_be_had_is_tried_again_later_and_what_has_nothing_is_not() {
     std::fs::write(file.path(), b"\x7fELF, no more").unwrap();
     let path: Arc<str> = file.path().to_str().unwrap().into();
     let wish = wish_for(file.path(), UserId(0));
-    tables.wish(&wish, || vec![path.clone()]);
+    tables.wish(&wish, || (Some(path.clone()), Vec::new()));
     wait_for(&tables, |status| status.without == 1);
     let without = tables.objects().into_iter().find(|object| object.path == path).unwrap();
     assert_eq!(without.state, ObjectState::Without("not an ELF file".to_string()));
