@@ -69,6 +69,7 @@ fn device() -> (TempDir, PathBuf) {
 }
 
 #[test]
+#[ignore = "of one kind with `a_fifo_in_the_place_of_a_mapped_file_holds_nobody_up`"]
 fn a_link_to_a_device_in_the_place_of_a_mapped_file_is_not_followed() {
     let _alone = alone();
     for (place, witness) in PLACES.into_iter().zip(["devicedisk", "devicemem"]) {
