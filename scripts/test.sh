@@ -52,37 +52,6 @@ run_tests() {
     return 1
 }
 
-# The suites of tests/, but for those that are named.
-suites_but() {
-    for suite in tests/*.rs tests/*/main.rs; do
-        suite=${suite#tests/}
-        suite=${suite%/main.rs}
-        suite=${suite%.rs}
-        case " $* " in *" $suite "*) ;; *) echo "--test $suite" ;; esac
-    done
-}
-
-# All tests. They wait more than they compute, so two lanes run at a time, of about the same length. Some tests run alone: those that measure
-# how soon or how evenly something happens, or CPU time (`no_cpu` in their names). The output of the second lane is shown after the first.
-# shellcheck disable=SC2046 # words
-all_tests() {
-    failed=0
-    cargo test --locked --no-run || return 1
-    said=$(mktemp)
-    # The shell lets commands behind `&` ignore Ctrl-C.
-    trap 'kill 0' INT
-    run_tests --lib --bins $(suites_but attack record tui ends cold steady memory) >"$said" 2>&1 &
-    run_tests --test attack --test record --test tui --test ends -- --skip no_cpu || failed=1
-    wait "$!" || failed=1
-    trap - INT
-    cat "$said"
-    rm "$said"
-    run_tests --test cold --test steady --test memory || failed=1
-    run_tests --test attack -- no_cpu || failed=1
-    run_tests --doc || failed=1
-    return "$failed"
-}
-
 test_all() {
     step "with one feature" with_features live disassembly
     # Slow tests run one at a time: they measure, and would disturb each other.
@@ -157,7 +126,7 @@ step "dependencies" dependencies
 if [ "$mode" = --check ]; then
     step "unit tests" quick_tests
 else
-    step "tests" all_tests
+    step "tests" run_tests
 fi
 if [ "$mode" = --all ]; then
     test_all
