@@ -271,25 +271,26 @@ fn all_shown() -> Vec<(Python, Version)> {
     shown
 }
 
-/// Returns the interpreters whose minor version and origin (whether it is Debian's other one) are among `few`. Returns all interpreters if
+/// Returns the interpreters for which `is_one` is true, given the interpreter and its minor version. Returns all interpreters if
 /// `EVERY_PYTHON` is set, or if the machine has none of these.
-fn those(few: &[(u8, bool)]) -> Vec<(Python, Version)> {
+fn those(is_one: impl Fn(&Python, u8) -> bool) -> Vec<(Python, Version)> {
     let all = all_shown();
-    let is_one = |(python, version): &(Python, Version)| few.contains(&(version.minor, python.home.is_some()));
+    let is_one = |(python, version): &(Python, Version)| is_one(python, version.minor);
     if std::env::var_os("EVERY_PYTHON").is_some() || !all.iter().any(is_one) {
         return all;
     }
     all.into_iter().filter(is_one).collect()
 }
 
-/// Interpreters of the first, the middle and the last years. [`functions_files_and_lines_are_those_that_the_program_tells`] looks at all.
+/// The machine's own interpreter, and those of the first, the middle and the last years. [`functions_files_and_lines_are_those_that_the_program_tells`] looks at all.
 fn shown() -> Vec<(Python, Version)> {
-    those(&[(8, false), (11, false), (13, false), (15, true)])
+    let is_own = |python: &Python| python.words == [PathBuf::from("/usr/bin/python3")];
+    those(|python, minor| is_own(python) || matches!((minor, python.home.is_some()), (8 | 11 | 13, false) | (15, true)))
 }
 
 /// A few that find frames and states each in another way.
 fn some() -> Vec<(Python, Version)> {
-    those(&[(9, false), (10, false), (12, false), (15, true)])
+    those(|python, minor| matches!((minor, python.home.is_some()), (9 | 10 | 12, false) | (15, true)))
 }
 
 /// Records `python.py`, and returns its stacks, root first, with their weights. The file `told` gets the output of `python.py`.
@@ -1054,7 +1055,8 @@ fn functions_have_the_shares_that_py_spy_sees() {
     let directory = tempfile::tempdir().unwrap();
     let mut compared = 0;
     // py-spy knows no versions after 3.13.
-    for (python, version) in those(&[(11, false)]).into_iter().filter(|(_, version)| matches!(version.minor, 8 | 11 | 13)) {
+    let known = |(python, version): &(Python, Version)| python.home.is_none() && matches!(version.minor, 8 | 11 | 13);
+    for (python, version) in those(|_, minor| minor == 11).into_iter().filter(known) {
         let child = ready(python.command(&python.words).arg(WORK));
         let pid = child.0.id().to_string();
         let (ours, theirs) = (directory.path().join("ours.folded"), directory.path().join("theirs.folded"));
