@@ -1,4 +1,4 @@
-//! Scripts, comments and documents mention files, modules and tests. All of them must exist.
+//! Files, modules and tests must exist if a script, a comment or a document mentions them.
 //!
 //! | mention | form | example |
 //! | --- | --- | --- |

@@ -436,8 +436,8 @@ impl ProcessTable {
         });
     }
 
-    /// Returns the path of the file that a process has mapped at an address, and the paths of all other files that were mapped lately: the
-    /// process may have unmapped its file since, or be gone.
+    /// Returns the path of the file that a process has mapped at an address, and the paths of all other files that were mapped lately. The
+    /// others serve if the process has unmapped its file since, or is gone.
     pub(crate) fn paths_of(&mut self, tgid: u32, address: u64) -> (Option<Arc<str>>, Vec<Arc<str>>) {
         self.want_mappings(tgid);
         let now = self.states.get(&tgid).and_then(|state| state.mappings.find(address)).map(|mapping| mapping.file);

@@ -79,7 +79,7 @@ pub(super) struct Job {
     pub(super) mapping: (u64, u64),
     /// The path of the file, as its process sees it. A job that comes before the event that names its mapping has none.
     pub(super) path: Option<Arc<str>>,
-    /// Paths of other files that were mapped lately, by any process. One of them may be the file's, if its process is gone.
+    /// Paths of other files that any process has mapped lately. If the job's process is gone, these paths are tried.
     pub(super) lately: Vec<Arc<str>>,
     /// The path that the link of the mapping has; shared by all clones of the job. It is read only if the path is not known.
     pub(super) link: Arc<OnceLock<Arc<str>>>,
