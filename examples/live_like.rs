@@ -17,8 +17,8 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use flametop::profile::{
-    Cpu, Engine, EventSource, FrameId, FrameKind, LabelId, Limits, Names, Profile, Query, Request, Sample, StackId, Tgid, Thread,
-    ThreadIndex, Tid, Timestamp, UserEnd,
+    Capabilities, Cpu, Engine, EventSource, FrameId, FrameKind, LabelId, Limits, Names, Profile, Query, Request, Sample, StackId,
+    Tgid, Thread, ThreadIndex, Tid, Timestamp, UserEnd,
 };
 use flametop::session::answer_requests;
 use flametop::ui::{App, Depth, Link, SaveOffer, Status, Theme};
@@ -52,6 +52,7 @@ fn main() {
         Arc::clone(&names),
         theme,
         Query::default(),
+        Capabilities::LIVE,
         SaveOffer { name: || "made-up.svg".to_owned(), endings: Vec::new() },
     );
 

@@ -21,7 +21,7 @@ use crate::collector::{CgroupPaths, Cgroups, features};
 use crate::formats::save::{SaveError, create};
 use crate::locks;
 use crate::privileges;
-use crate::profile::{Query, Request, Target, Tgid, UserId};
+use crate::profile::{Capabilities, Query, Request, Target, Tgid, UserId};
 use crate::ui::{self, App, Event, Message, Span, Status};
 
 use super::child::{Child, Ending, Output, Terms, read_lines};
@@ -68,7 +68,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     let target = if options.program.is_empty() { target } else { Target::default() };
     let source = event_targets::first(&options.sampling.events);
     let query = Query { target, source, folding: folding(&options.sampling), ..Query::default() };
-    let mut app = App::new(shared.names(), theme, query, save_offer());
+    let mut app = App::new(shared.names(), theme, query, Capabilities::LIVE, save_offer());
     app.scene.keys = settings.keys;
     // The screen starts with a command's whole life, or with a machine's last minute.
     if !has_command {
@@ -78,7 +78,10 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     app.scene.output_open = has_pane;
     app.scene.message = as_root.map(|text| Message { text, bad: false });
 
+    let first = first_status(&sampling.watcher(), options.sampling.frequency);
+    app.scene.status = first.clone();
     let (ends, link) = ends();
+    ends.status.send_replace(first.clone());
     if let Some(output) = output {
         show_output(output, &runtime, ends.events.clone());
     }
@@ -89,9 +92,8 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
         spawn(&ends, sampling.orders(), watched);
         ends.spawn_signals()?;
         // Runs outside the drawing thread, which reads no files and waits for no lock.
-        let frequency = options.sampling.frequency;
         let channels = (ends.requests.clone(), ends.status.clone());
-        let watching = tokio::spawn(watch_status(sampling.watcher(), shared.clone(), frequency, local_offset, channels));
+        let watching = tokio::spawn(watch_status(sampling.watcher(), shared.clone(), first, local_offset, channels));
         let outcome = tokio::select! {
             outcome = ui::run(app, link) => outcome.context("the screen failed"),
             outcome = watching => outcome.unwrap_or_else(|_| bail!("the thread that watches the run failed; please report this")),
@@ -162,11 +164,10 @@ fn start_child(options: &cli::Live) -> Result<Option<Child>> {
 async fn watch_status(
     sampling: Watcher,
     shared: Shared,
-    frequency: u32,
+    first: Status,
     local_offset: Option<i64>,
     (requests, status): (watch::Receiver<Request>, watch::Sender<Status>),
 ) -> Result<()> {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut cost = Cost::new();
     let mut probes = CostOfProbes::default();
     let mut tick = tokio::time::interval(Duration::from_secs(1));
@@ -188,12 +189,8 @@ async fn watch_status(
         let elapsed = if ended.is_some() { stood.unwrap_or_default() } else { sampling.since.elapsed().as_secs() };
         stood = Some(elapsed);
         status.send_replace(Status {
-            host: host.clone(),
-            source: format!("{} {frequency} Hz", told.clock),
             clock: told.ticks,
             events: told.events.into(),
-            frequency,
-            cpus: sampling.cpus,
             online: Arc::clone(&around.online),
             cgroups: Arc::clone(&around.paths),
             users: Arc::clone(&around.users),
@@ -213,7 +210,23 @@ async fn watch_status(
             problems: problems(&shared),
             notes: told.notes,
             unread: told.unread,
+            ..first.clone()
         });
+    }
+}
+
+/// Returns the status before anything has been measured. Nothing in it takes time to read, so the first picture has it.
+fn first_status(sampling: &Watcher, frequency: u32) -> Status {
+    let told = sampling.told();
+    Status {
+        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        source: format!("{} {frequency} Hz", told.clock),
+        clock: told.ticks,
+        events: told.events.into(),
+        frequency,
+        cpus: sampling.cpus,
+        live: true,
+        ..Status::default()
     }
 }
 

@@ -41,7 +41,8 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
         options.file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     };
     let query = Query { grouping: Grouping::None, ..Query::default() };
-    let mut app = App::new(shared.names(), theme(&options.looks, &settings), query, save_offer());
+    let capabilities = locks::read(&shared.profile).capabilities();
+    let mut app = App::new(shared.names(), theme(&options.looks, &settings), query, capabilities, save_offer());
     app.scene.keys = settings.keys;
     app.scene.message = remark(&report);
     if is_compared {

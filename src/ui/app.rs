@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use crossterm::event::{KeyEvent, KeyEventKind};
 
-use crate::profile::{Direction, EventSource, Filter, Grouping, LabelId, Names, Pattern, Query, Request, Snapshot, Target};
+use crate::profile::{
+    Capabilities, Direction, EventSource, Filter, Grouping, LabelId, Names, Pattern, Query, Request, Snapshot, Target,
+};
 
 use super::keys::{self, Action, a_move, is_ctrl_c};
 use super::messages::{Effect, Event, EventName, Message, SaveRequest, Saved, Status};
@@ -69,10 +71,10 @@ pub struct SaveOffer {
 }
 
 impl App {
-    /// Creates the state of a program that has seen nothing yet. `query` is its first query.
-    pub fn new(names: Arc<Names>, theme: Theme, query: Query, save_offer: SaveOffer) -> App {
+    /// Creates the state of a program that has seen nothing yet. `query` is its first query, and its data will have `capabilities`.
+    pub fn new(names: Arc<Names>, theme: Theme, query: Query, capabilities: Capabilities, save_offer: SaveOffer) -> App {
         App {
-            scene: Scene::new(names, theme, query),
+            scene: Scene::new(names, theme, query, capabilities),
             views: Views::default(),
             source: None,
             hottest: Hottest::default(),
@@ -263,9 +265,8 @@ impl App {
             }
             Action::ChooseProcess => self.overlay = Some(Overlay::Picker(self.process_picker())),
             Action::ChooseThread => self.overlay = Some(Overlay::Picker(self.thread_picker())),
-            Action::ChooseCgroup | Action::ChooseCpu if self.scene.status.frequency == 0 => {
-                self.scene.message = Some(Message { text: "a file has no cgroups or CPUs".to_owned(), bad: false });
-            }
+            Action::ChooseCgroup if !self.scene.has().cgroups => self.scene.say("this file tells no cgroups".to_owned()),
+            Action::ChooseCpu if !self.scene.has().cpus => self.scene.say("this file tells no CPUs".to_owned()),
             Action::ChooseCgroup => {
                 self.overlay = Some(Overlay::Picker(Picker::cgroups(&self.scene.snapshot, &self.scene.status)))
             }
@@ -274,7 +275,7 @@ impl App {
             Action::NextView => self.turn_view(1),
             Action::PreviousView => self.turn_view(View::ALL.len() - 1),
             Action::Show(view) => self.show(view),
-            Action::Freeze if self.scene.is_file() => self.scene.say("nothing to freeze: a file does not change".to_owned()),
+            Action::Freeze if !self.scene.has().live => self.scene.say("nothing to freeze: a file does not change".to_owned()),
             // Before the first picture there is nothing to freeze.
             Action::Freeze if self.scene.frozen.is_some() || self.scene.is_counting() => self.scene.frozen = None,
             Action::Freeze => self.scene.frozen = Some(self.scene.snapshot.now),
@@ -367,7 +368,7 @@ impl App {
             Grouping::Name => (Grouping::Process, "one box per process"),
             Grouping::Process => (Grouping::Thread, "one box per process and thread"),
             Grouping::Thread => (Grouping::Name, "one box per process name"),
-            Grouping::None => (Grouping::None, "a file has no processes"),
+            Grouping::None => (Grouping::None, "this file tells no processes"),
         };
         self.scene.query.grouping = next;
         self.scene.message = Some(Message { text: text.to_owned(), bad: false });

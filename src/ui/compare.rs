@@ -46,17 +46,17 @@ impl Scene {
                 TimeRange::Between(Timestamp(to.0.saturating_sub(half_life * 10 / 3)), to)
             }
             // Samples of a file have no time.
-            TimeRange::All if self.is_file() => TimeRange::All,
+            TimeRange::All if !self.has().time => TimeRange::All,
             TimeRange::All => TimeRange::Between(Timestamp(0), now),
         };
         self.compare.marks += 1;
         self.compare.before = None;
         self.compare.baseline = Some(Mark { number: self.compare.marks, query: Query { range, ..self.query.clone() } });
         let key = self.keys.first(Action::Compare);
-        let what = match (self.compare.on, self.is_file()) {
+        let what = match (self.compare.on, self.has().live) {
             (true, _) => String::new(),
-            (false, false) => format!("; {key} compares later samples with it"),
-            (false, true) => format!("; {key} compares your next selection with it"),
+            (false, true) => format!("; {key} compares later samples with it"),
+            (false, false) => format!("; {key} compares your next selection with it"),
         };
         // The chip shows how many samples the baseline has. The count may still grow: some earlier samples have yet to arrive.
         self.say(format!("the samples shown are the baseline{what}"));
@@ -92,7 +92,7 @@ impl Scene {
     fn mark_the_time_before(&mut self) -> Result<(), String> {
         let key = self.keys.first(Action::MarkBaseline);
         let refused = |what: &str| format!("{what}; {key} marks a baseline");
-        let Some((first, _)) = self.snapshot.span.filter(|_| !self.is_file()) else {
+        let Some((first, _)) = self.snapshot.span.filter(|_| self.has().time) else {
             return Err(refused("nothing to compare with yet"));
         };
         let now = self.frozen.unwrap_or(self.snapshot.now);
@@ -121,10 +121,9 @@ impl Scene {
     /// Shows a message with the unit of the difference, its colours, and the key for the other unit.
     fn say_what_is_compared(&mut self) {
         let key = self.keys.first(Action::Measure);
-        let other = if self.is_file() {
-            String::new()
-        } else {
-            format!("; {key} compares {}", if self.compares_rates() { "shares" } else { "rates" })
+        let other = match self.has().time {
+            false => String::new(),
+            true => format!("; {key} compares {}", if self.compares_rates() { "shares" } else { "rates" }),
         };
         let unit = match (self.compares_rates(), self.shown_event().is_some()) {
             (false, _) => "percentage points of all samples",
@@ -135,7 +134,7 @@ impl Scene {
     }
 
     fn compares_rates(&self) -> bool {
-        !self.compare.by_shares && !self.is_file()
+        !self.compare.by_shares && self.has().time
     }
 
     /// Describes the colours of a difference.
@@ -146,8 +145,8 @@ impl Scene {
 
     /// Switches between comparing shares and comparing rates.
     pub(super) fn change_measure(&mut self) {
-        if self.is_file() {
-            return self.say("a file has no time, so its difference is in shares".to_owned());
+        if !self.has().time {
+            return self.say("this file has no times, so its difference is in shares".to_owned());
         }
         if !self.compare.on {
             let key = self.keys.first(Action::Compare);

@@ -48,8 +48,8 @@ impl Scene {
 impl App {
     /// Opens the list of events. The available events arrive later.
     pub(super) fn open_events(&mut self, effects: &mut Vec<Effect>) {
-        if self.scene.is_file() {
-            return self.scene.say("a file has no events to choose from".to_owned());
+        if !self.scene.has().events {
+            return self.scene.say("this file has no events to choose from".to_owned());
         }
         if self.event_names.is_none() {
             effects.push(Effect::Events(EventCommand::List));

@@ -15,8 +15,8 @@ impl App {
     pub(super) fn open_source(&mut self) {
         let label = self.selected_label().and_then(|label| Some((label, self.scene.names.labels.get(label)?.kind)));
         match label {
-            _ if self.scene.is_file() => {
-                self.scene.say("a file has only names, no addresses: source lines are unknown".to_owned())
+            _ if !self.scene.has().addresses => {
+                self.scene.say("this file has only names, no addresses: source lines are unknown".to_owned())
             }
             // The box contains many functions, and its place is their caller's.
             Some(_) if self.scene.view == View::Flame && self.views.flame.cursor.rest => {
@@ -99,7 +99,7 @@ impl App {
         if let Some(source) = &self.source {
             return Some(source.label);
         }
-        let is_there = !(self.scene.is_file() || self.scene.view == View::Flame && self.views.flame.cursor.rest);
+        let is_there = self.scene.has().addresses && !(self.scene.view == View::Flame && self.views.flame.cursor.rest);
         let label = self.selected_label().filter(|_| is_there)?;
         let about = self.scene.names.labels.get(label)?;
         match about.kind {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::profile::{
-    Direction, EventStatus, Filter, FrameKind, Grouping, Label, Names, Pattern, Query, Snapshot, Target, Timestamp,
+    Capabilities, Direction, EventStatus, Filter, FrameKind, Grouping, Label, Names, Pattern, Query, Snapshot, Target, Timestamp,
 };
 
 use super::areas::Areas;
@@ -92,15 +92,15 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Creates a scene without data.
-    pub(super) fn new(names: Arc<Names>, theme: Theme, mut query: Query) -> Scene {
+    /// Creates a scene without data. The data will have `capabilities`.
+    pub(super) fn new(names: Arc<Names>, theme: Theme, mut query: Query, capabilities: Capabilities) -> Scene {
         query.folding.recursion = true;
         Scene {
             names,
             theme,
             detail: Detail::Full,
             keys: KeyMap::default(),
-            snapshot: Arc::default(),
+            snapshot: Arc::new(Snapshot { capabilities, ..Snapshot::default() }),
             status: Status::default(),
             view: View::default(),
             hover: None,
@@ -144,10 +144,10 @@ impl Scene {
         self.query.folding.inlined
     }
 
-    /// Returns whether the frames are shown that an interpreter needs to run its functions. In a file they cannot be distinguished
-    /// from other frames.
+    /// Returns whether the frames are shown that an interpreter needs to run its functions. Some files do not distinguish them from
+    /// other frames.
     pub fn shows_interpreter(&self) -> bool {
-        !self.query.folding.interpreter && !self.is_file()
+        !self.query.folding.interpreter && self.has().interpreters
     }
 
     /// Returns whether each call of a direct recursion is shown.
@@ -176,7 +176,7 @@ impl Scene {
 
     /// Returns the parts of the screen, for drawing and for the mouse.
     pub fn areas(&self) -> Areas {
-        Areas::new(self.size, self.output_open, !self.is_file() || self.has_chips())
+        Areas::new(self.size, self.output_open, self.has().time || self.has_chips())
     }
 
     fn has_chips(&self) -> bool {
@@ -193,9 +193,9 @@ impl Scene {
         self.snapshot.now == Timestamp(0)
     }
 
-    /// Returns whether a file is shown. A file has no time, CPUs and cgroups.
-    pub(super) fn is_file(&self) -> bool {
-        self.status.frequency == 0
+    /// Returns the questions that the data can answer. They are known before the first picture.
+    pub(super) fn has(&self) -> Capabilities {
+        self.snapshot.capabilities
     }
 
     /// Keeps the message if it reports a failure, since the next key removes it from the screen.

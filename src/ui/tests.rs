@@ -19,8 +19,8 @@ use ratatui::backend::TestBackend;
 
 use super::*;
 use crate::profile::{
-    CgroupId, Cpu, Direction, Engine, FilterMode, FrameKind, Limits, Names, Profile, Query, Renewals, Sample, Tgid, Thread, Tid,
-    TimeRange, Timestamp, UserEnd,
+    Capabilities, CgroupId, Cpu, Direction, Engine, FilterMode, FrameKind, Limits, Names, Profile, Query, Renewals, Sample, Tgid,
+    Thread, Tid, TimeRange, Timestamp, UserEnd,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -73,6 +73,7 @@ impl Bench {
             names,
             Theme::default(),
             Query::default(),
+            Capabilities::LIVE,
             SaveOffer { name: || "out.svg".to_owned(), endings: vec![".svg".to_owned(), ".folded".to_owned()] },
         );
         app.scene.status = Status { frequency: 20, cpus: 1, live: true, host: "here".to_owned(), ..Status::default() };
@@ -94,6 +95,14 @@ impl Bench {
                 other => self.others.push(other),
             }
         }
+    }
+
+    /// Makes the samples those of a file of folded stacks.
+    fn become_a_file(&mut self) {
+        self.profile.write().unwrap().set_capabilities(Capabilities::STACKS);
+        self.app.scene.status = Status { host: "a.folded".to_owned(), ..Status::default() };
+        self.app.asked = None;
+        self.send(Event::Resize(80, 24));
     }
 
     fn key(&mut self, code: KeyCode) {

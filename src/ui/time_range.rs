@@ -3,7 +3,6 @@
 use crate::profile::{SLOTS, TimeRange, Timestamp};
 
 use super::keys::Action;
-use super::messages::Message;
 use super::scene::Scene;
 use super::span::Span;
 use super::text;
@@ -28,9 +27,9 @@ impl Scene {
         }
     }
 
-    /// Describes the range, for its chip. `None` for a file, which has no time.
+    /// Describes the range, for its chip. `None` if the samples have no times.
     pub(super) fn range_words(&self) -> Option<String> {
-        if self.is_file() {
+        if !self.has().time {
             return None;
         }
         let words = match (self.span, self.since_baseline()) {
@@ -77,9 +76,8 @@ impl Scene {
     }
 
     pub(super) fn change_range(&mut self, action: Action) {
-        if self.is_file() {
-            self.message = Some(Message { text: "a file has no time to choose from".to_owned(), bad: false });
-            return;
+        if !self.has().time {
+            return self.say("this file has no times to choose from".to_owned());
         }
         // Times are whole seconds, as in the time strip, unless the selection is shorter.
         let Some((first, last)) = self.snapshot.span else { return };

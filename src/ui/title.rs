@@ -59,7 +59,7 @@ impl Scene {
     pub(super) fn facts(&self) -> Vec<String> {
         let Status { host, frequency, cpus, .. } = &self.status;
         let sampled = Sampled { host, frequency: *frequency, cpus: *cpus, seconds: None };
-        let mut facts = picture_facts(&self.snapshot, self.unit_word(), (!self.is_file()).then_some(sampled));
+        let mut facts = picture_facts(&self.snapshot, self.unit_word(), (*frequency > 0).then_some(sampled));
         match self.span {
             Span::All => {}
             Span::Last(seconds) => facts.push(format!("last {seconds} s")),

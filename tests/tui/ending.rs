@@ -110,12 +110,12 @@ fn panics_when_told_to() {
     if std::env::var_os("PANIC_WHEN_TOLD_TO").is_none() {
         return;
     }
-    use flametop::profile::{Names, Query};
+    use flametop::profile::{Capabilities, Names, Query};
     use flametop::ui::{App, Depth, Link, SaveOffer, Theme};
     use tokio::sync::{mpsc, watch};
     let theme = Theme { depth: Depth::Indexed, dark: true, ascii: false, ..Theme::default() };
     let offer = SaveOffer { name: || "x.svg".to_owned(), endings: Vec::new() };
-    let app = App::new(std::sync::Arc::new(Names::default()), theme, Query::default(), offer);
+    let app = App::new(std::sync::Arc::new(Names::default()), theme, Query::default(), Capabilities::LIVE, offer);
     let (_snapshots, snapshots) = watch::channel(Default::default());
     let (_status, status) = watch::channel(Default::default());
     let (_events, events) = mpsc::channel(1);

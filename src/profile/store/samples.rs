@@ -453,6 +453,11 @@ impl Profile {
         self.capabilities
     }
 
+    /// Sets the questions that it can answer, once a reader knows what a file tells.
+    pub fn set_capabilities(&mut self, capabilities: Capabilities) {
+        self.capabilities = capabilities;
+    }
+
     /// Sets the unit of this source's samples.
     pub fn set_unit(&mut self, source: EventSource, unit: Unit) {
         match unit {

@@ -109,7 +109,7 @@ fn hints(app: &App) -> Vec<Hint> {
         }
         let of_view = app.views.get(app.scene.view).hints(&app.scene);
         hints.extend(of_view.into_iter().filter(|(action, _)| *action != Action::Compare || !app.scene.compare.on));
-        if app.scene.frozen.is_none() && !app.scene.is_file() {
+        if app.scene.frozen.is_none() && app.scene.has().live {
             hints.push((Action::Freeze, "freeze"));
         }
     }

@@ -115,10 +115,11 @@ fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
     let snapshot = &app.scene.snapshot;
     let totals = &snapshot.totals;
     let mut figures = Vec::new();
-    if app.scene.is_file() || !short && app.scene.ticks() == 0 {
+    let has = app.scene.has();
+    if !has.time || !short && app.scene.ticks() == 0 {
         figures.push((format!("{} {}", text::count(snapshot.amount()), app.scene.unit_word()), Style::new()));
     }
-    if app.scene.is_file() {
+    if !has.losses {
         return figures;
     }
     // Only lost samples. The health view counts other lost events.
@@ -146,8 +147,10 @@ fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
         let style = if lost >= MUCH_LOST { app.scene.theme.warning() } else { app.scene.theme.dim() };
         figures.push((format!("probes {about} {lost:.1} %"), style));
     }
-    let cost = format!("flametop {:.1} % {}", app.scene.status.own_cpu, text::bytes(app.scene.status.own_memory));
-    figures.push((cost, app.scene.theme.dim()));
+    if has.live {
+        let cost = format!("flametop {:.1} % {}", app.scene.status.own_cpu, text::bytes(app.scene.status.own_memory));
+        figures.push((cost, app.scene.theme.dim()));
+    }
     figures
 }
 
@@ -267,7 +270,7 @@ fn tabs(app: &App, area: Rect) -> Vec<(View, u16, String)> {
 fn rate(app: &App) -> (String, u16) {
     let timeline = &app.scene.snapshot.timeline;
     // There is no "now" after the end of sampling. The root's box has the rate of the time on screen.
-    if app.scene.is_file() || !app.scene.status.live {
+    if !app.scene.status.live {
         return (String::new(), 0);
     }
     let when = if app.scene.frozen.is_some() { "was" } else { "now" };
@@ -308,7 +311,7 @@ impl Strip {
     /// Creates the strip for this area.
     fn new(app: &App, area: Rect) -> Option<Strip> {
         let timeline = &app.scene.snapshot.timeline;
-        if app.scene.is_file() || timeline.weights.is_empty() || area.is_empty() {
+        if !app.scene.has().time || timeline.weights.is_empty() || area.is_empty() {
             return None;
         }
         let room = usize::from(area.width);

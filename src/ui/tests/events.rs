@@ -156,7 +156,7 @@ fn what_probes_cost_the_programs_is_beside_what_flametop_costs() {
 #[test]
 fn a_file_has_no_events() {
     let mut bench = Bench::new();
-    bench.app.scene.status.frequency = 0;
+    bench.become_a_file();
     bench.keys("E");
     assert!(bench.app.overlay.is_none() && orders(&mut bench).is_empty());
 }

@@ -9,7 +9,6 @@ struct Reading {
     bench: Bench,
     hot: LabelId,
     frames: [FrameId; 3],
-    profile: Arc<RwLock<Profile>>,
 }
 
 impl Reading {
@@ -26,7 +25,8 @@ impl Reading {
         });
         let profile = Arc::new(RwLock::new(Profile::new(Limits::default())));
         bench.engine = Engine::new(names, Arc::default(), Arc::clone(&profile));
-        let mut reading = Reading { bench, hot, frames, profile };
+        bench.profile = profile;
+        let mut reading = Reading { bench, hot, frames };
         for (at, count) in [(0, 60), (1, 30), (2, 10)] {
             reading.sample(at, count);
         }
@@ -42,7 +42,7 @@ impl Reading {
         let main = names.intern_named(names.labels.intern("main", "prog", FrameKind::User));
         for _ in 0..count {
             let sample = Sample { time: Timestamp(SECOND), user_end: UserEnd::Root, ..Sample::default() };
-            self.profile.write().unwrap().record(thread, [main, self.frames[at]], sample);
+            self.bench.profile.write().unwrap().record(thread, [main, self.frames[at]], sample);
         }
     }
 
@@ -311,9 +311,9 @@ fn what_has_no_source_is_told_in_one_sentence() {
     assert_eq!(reading.bench.cursor(), "prog");
     reading.bench.keys("o");
     assert!(reading.bench.screen(120, 24).contains("select a function to see its source"));
-    reading.bench.app.scene.status.frequency = 0;
+    reading.bench.become_a_file();
     reading.bench.keys("jo");
-    assert!(reading.bench.screen(120, 24).contains("a file has only names"));
+    assert!(reading.bench.screen(120, 24).contains("this file has only names"));
     assert!(reading.bench.app.source.is_none());
 }
 

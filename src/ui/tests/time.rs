@@ -77,14 +77,23 @@ fn time_is_selected_on_its_map() {
 #[test]
 fn a_file_tells_no_time() {
     let mut bench = Bench::new();
-    let profile = Arc::new(RwLock::new(Profile::fixed(crate::profile::Capabilities::STACKS)));
-    bench.engine = Engine::new(Arc::clone(&bench.app.scene.names), Arc::default(), profile);
-    bench.app.scene.status.frequency = 0;
+    bench.become_a_file();
     bench.keys("4");
-    assert!(bench.screen(80, 24).contains("folded stacks contain no times") && bench.app.scene.snapshot.heat.is_none());
+    assert!(bench.screen(80, 24).contains("the samples of this file have no times") && bench.app.scene.snapshot.heat.is_none());
     bench.key(KeyCode::Enter);
     bench.keys("mz");
     assert_eq!((bench.app.scene.span, bench.app.scene.frozen), (Span::All, None));
+}
+
+#[test]
+fn a_live_view_is_no_file_before_the_first_status() {
+    let mut bench = Bench::new();
+    bench.app.scene.status = Status::default();
+    for (key, title) in [("H", "all cgroups"), ("C", "all CPUs")] {
+        bench.keys(key);
+        assert!(bench.screen(80, 24).contains(title), "{key}: {}", bench.screen(80, 24));
+        bench.key(KeyCode::Esc);
+    }
 }
 
 #[test]

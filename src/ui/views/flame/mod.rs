@@ -92,8 +92,11 @@ impl ViewBehaviour for Flame {
             hints.insert(0, (Action::ZoomOut, "out"));
         }
         hints.extend([(Action::Sandwich, "callers"), (Action::Source, "source"), (Action::Search, "search")]);
-        if !scene.is_file() {
-            hints.extend([(Action::Compare, "compare"), (Action::CycleRange, "time"), (Action::ChooseProcess, "process")]);
+        if scene.has().time {
+            hints.extend([(Action::Compare, "compare"), (Action::CycleRange, "time")]);
+        }
+        if scene.has().threads {
+            hints.push((Action::ChooseProcess, "process"));
         }
         hints.extend([(Action::Keep, "keep"), (Action::Drop, "drop"), (Action::Save, "save"), (Action::NextView, "view")]);
         hints

@@ -84,7 +84,7 @@ impl Layout {
             ProcessSort::Cpu | ProcessSort::Name | ProcessSort::Pid => ProcessSort::Cpu,
         };
         let hottest = (area.width >= VERY_WIDE).then(|| area.right() - (area.width / 4).clamp(20, 44));
-        let is_over = !scene.status.live && !scene.is_file();
+        let is_over = scene.has().time && !scene.status.live;
         let by = if is_over { ProcessSort::Samples } else { by };
         let most = rows.iter().map(|row| figure(scene, row, by)).fold(0.0, f64::max);
         // The bar of CPU use is full at one CPU or more, so that on an idle machine all bars are short.
@@ -353,7 +353,7 @@ fn whole_use(scene: &Scene, shown: u64) -> f64 {
 
 /// Returns the CPU use over the last seconds, in per cent of one CPU; for events, their number a second.
 fn recent_use(scene: &Scene, recent: u64) -> f64 {
-    if scene.is_file() {
+    if !scene.has().time {
         return 0.0;
     }
     let window = (ViewBuilder::RECENT as f64 / 1e9).min((scene.status.elapsed as f64).max(1.0));

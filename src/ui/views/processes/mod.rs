@@ -27,7 +27,7 @@ impl ViewBehaviour for Processes {
         if scene.view != View::Processes {
             return;
         }
-        let moves = !scene.is_file() && scene.frozen.is_none() && !matches!(scene.span, Span::Between(..));
+        let moves = scene.has().live && scene.frozen.is_none() && !matches!(scene.span, Span::Between(..));
         self.settle(&scene.snapshot, &scene.names, moves);
         self.follow_rows(&scene.snapshot, &scene.names, scene.areas().table_lines());
     }

@@ -18,8 +18,8 @@ const ASCII_SHADES: [&str; 5] = [" ", ".", "-", "+", "#"];
 
 /// Draws the map, or the reason why there is none.
 pub(super) fn draw(map: &TimeMap, scene: &Scene, area: Rect, buffer: &mut Buffer) {
-    if scene.status.frequency == 0 {
-        put(buffer, area, area.x + 1, area.y, "folded stacks contain no times", scene.theme.dim());
+    if !scene.has().time {
+        put(buffer, area, area.x + 1, area.y, "the samples of this file have no times", scene.theme.dim());
         return;
     }
     let Some(heat) = scene.snapshot.heat.as_deref() else {

@@ -62,10 +62,10 @@ impl ViewBehaviour for TimeMap {
     }
 
     fn hints(&self, scene: &Scene) -> Vec<Hint> {
-        match (scene.is_file(), self.anchor) {
-            (true, _) => Vec::new(),
-            (false, None) => vec![(Action::ZoomIn, "begin a selection"), (Action::RangeLive, "usual time")],
-            (false, Some(_)) => vec![(Action::ZoomIn, "show range"), (Action::ZoomOut, "cancel")],
+        match (scene.has().time, self.anchor) {
+            (false, _) => Vec::new(),
+            (true, None) => vec![(Action::ZoomIn, "begin a selection"), (Action::RangeLive, "usual time")],
+            (true, Some(_)) => vec![(Action::ZoomIn, "show range"), (Action::ZoomOut, "cancel")],
         }
     }
 
