@@ -13,3 +13,15 @@ pub enum Unit {
     /// Memory.
     Bytes,
 }
+
+impl Unit {
+    /// Returns the word that follows a number of it: `samples`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Unit::Samples => "samples",
+            Unit::Events => "events",
+            Unit::Nanoseconds => "nanoseconds",
+            Unit::Bytes => "bytes",
+        }
+    }
+}

@@ -27,9 +27,7 @@ use crate::formats::save::{Pipe, SaveError, check, is_standard_output, remove_un
 use crate::formats::svg::SvgOptions;
 use crate::locks;
 use crate::privileges;
-use crate::profile::{
-    CallTree, EventSource, EventStatus, LabelId, Query, Request, Snapshot, SourceLocation, Tgid, Totals, UserEnd, UserId,
-};
+use crate::profile::{CallTree, EventStatus, LabelId, Query, Request, Snapshot, SourceLocation, Tgid, Totals, UserEnd, UserId};
 use crate::ui::{Sampled, fit_name, picture_facts, plain_name, process_title};
 
 use super::child::{Child, Output, Terms, shown};
@@ -364,8 +362,8 @@ fn write(
     let part = whole(snapshot);
     let picture = SvgOptions {
         title: title(options, snapshot),
-        subtitle: Some(below_title(picture_facts(snapshot, unit(options), Some(sampled)))),
-        count_name: unit(options).to_owned(),
+        subtitle: Some(below_title(picture_facts(snapshot, Some(sampled)))),
+        count_name: snapshot.unit.word().to_owned(),
         inverted: options.icicle,
         palette: palette_of(options.palette),
         lines,
@@ -412,14 +410,6 @@ fn title(options: &cli::Record, snapshot: &Snapshot) -> String {
         }
     };
     of + &at
-}
-
-/// Returns the unit of the numbers in the file.
-fn unit(options: &cli::Record) -> &'static str {
-    match event_targets::first(&options.sampling.events) {
-        None | Some(EventSource::CLOCK) => "samples",
-        Some(_) => "events",
-    }
 }
 
 /// Describes the counts of a source, in a line.
@@ -481,7 +471,7 @@ fn report(
     lines.extend(told.events.iter().map(describe_event));
     lines.extend(told.comparison);
     lines.extend(told.unread);
-    let what = unit(options);
+    let what = snapshot.unit.word();
     let mut line = format!("{} {what} written to {}", snapshot.tree.total(), output.display());
     if let [first, _, ..] = options.sampling.events.as_slice() {
         line.push_str(&format!(", of {first} only"));

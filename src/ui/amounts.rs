@@ -1,30 +1,96 @@
-//! Formats weights: as CPU time if the clock was sampled live, as counts otherwise.
+//! Formats weights by their unit: as CPU time if they are ticks of a clock, else as counts, times or bytes.
 
 use super::scene::Scene;
 use super::text;
+use crate::profile::Unit;
 
 impl Scene {
-    /// Formats a weight of the tree: `5.41 s` of CPU time, or a count.
+    /// Returns the unit of the weights on screen.
+    pub(super) fn unit(&self) -> Unit {
+        self.snapshot.unit
+    }
+
+    /// Returns the clock's samples a second and CPU. 0 if the weights are not ticks of a clock: they do not show how busy a CPU was.
+    pub(super) fn ticks(&self) -> u32 {
+        if self.unit() == Unit::Samples { self.status.frequency } else { 0 }
+    }
+
+    /// Formats a weight of the tree: `5.41 s` of CPU time, or in its unit.
     pub(in crate::ui) fn amount(&self, weight: u64) -> String {
         self.counted(self.snapshot.amount_of(weight))
     }
 
-    /// Formats a number of samples or events: as CPU time or as a count.
+    /// Formats an amount in its unit, or as CPU time.
     pub(in crate::ui) fn counted(&self, amount: u64) -> String {
-        match self.ticks() {
-            0 => text::grouped(amount),
-            ticks => text::cpu_time(amount as f64 / f64::from(ticks)),
+        match (self.unit(), self.ticks()) {
+            (Unit::Samples, ticks @ 1..) => text::cpu_time(amount as f64 / f64::from(ticks)),
+            (Unit::Samples | Unit::Events, _) => text::grouped(amount),
+            (Unit::Nanoseconds, _) => text::duration(amount),
+            (Unit::Bytes, _) => text::bytes(usize::try_from(amount).unwrap_or(usize::MAX)),
         }
     }
 
     /// Formats a weight of the tree with its unit: `5.41 s of CPU`, `1,000 samples`.
     pub(in crate::ui) fn amount_with_unit(&self, weight: u64) -> String {
-        let unit = if self.ticks() == 0 { self.unit_word() } else { "of CPU" };
-        format!("{} {unit}", self.amount(weight))
+        self.with_unit(self.snapshot.amount_of(weight))
     }
 
-    /// Returns the CPUs that a weight of the tree kept busy, on average over the time on screen. `None` for files and events:
-    /// events may have been attached after sampling began.
+    /// Formats an amount with its unit.
+    pub(in crate::ui) fn with_unit(&self, amount: u64) -> String {
+        let words = self.counted(amount);
+        match self.unit() {
+            Unit::Samples if self.ticks() > 0 => format!("{words} of CPU"),
+            unit @ (Unit::Samples | Unit::Events) => format!("{words} {}", unit.word()),
+            Unit::Nanoseconds | Unit::Bytes => words,
+        }
+    }
+
+    /// Formats the whole weight with its unit in few columns: `15.2k samples`.
+    pub(in crate::ui) fn whole_in_short(&self) -> String {
+        let amount = self.snapshot.amount();
+        match self.unit() {
+            unit @ (Unit::Samples | Unit::Events) => format!("{} {}", text::count(amount), unit.word()),
+            Unit::Nanoseconds | Unit::Bytes => self.counted(amount),
+        }
+    }
+
+    /// Converts a weight per second to the figure of tables: per cent of a CPU, or of a thread's time; else the weight itself.
+    pub(in crate::ui) fn figure_of_rate(&self, per_second: f64) -> f64 {
+        match (self.unit(), self.ticks()) {
+            (Unit::Samples, ticks @ 1..) => per_second * 100.0 / f64::from(ticks),
+            (Unit::Nanoseconds, _) => per_second * 100.0 / 1e9,
+            (Unit::Samples | Unit::Events | Unit::Bytes, _) => per_second,
+        }
+    }
+
+    /// Returns the heading of [`figure_of_rate`](Self::figure_of_rate), and that of amounts.
+    pub(in crate::ui) fn headings(&self) -> (&'static str, &'static str) {
+        match self.unit() {
+            Unit::Samples if self.ticks() > 0 => ("CPU %", "CPU time"),
+            Unit::Samples => ("/s", "samples"),
+            Unit::Events => ("ev/s", "events"),
+            Unit::Nanoseconds => ("time %", "time"),
+            Unit::Bytes => ("B/s", "bytes"),
+        }
+    }
+
+    /// Formats a weight per second: CPUs, seconds a second, or the weight.
+    pub(super) fn rate(&self, weight: f64) -> String {
+        match (self.unit(), self.ticks()) {
+            (Unit::Samples, ticks @ 1..) => format!("{:.2}", weight / f64::from(ticks)),
+            (Unit::Samples | Unit::Events, _) => format!("{}/s", text::count(weight.round() as u64)),
+            (Unit::Nanoseconds, _) => format!("{:.2} s/s", weight / 1e9),
+            (Unit::Bytes, _) => format!("{}/s", text::bytes(weight.round() as usize)),
+        }
+    }
+
+    /// Returns the unit that follows a [`rate`](Self::rate), with a blank before it; `""` if the rate contains its unit.
+    pub(in crate::ui) fn unit_of_rate(&self) -> &'static str {
+        if self.ticks() == 0 { "" } else { " CPUs" }
+    }
+
+    /// Returns the CPUs that a weight of the tree kept busy, on average over the time on screen. `None` if weights are not ticks of a
+    /// clock. Other sources may have been attached after sampling began.
     fn cpus_of(&self, weight: u64) -> Option<String> {
         let seconds = self.snapshot.seconds.filter(|seconds| *seconds > 0.0 && self.ticks() > 0)?;
         Some(self.rate(self.snapshot.amount_of(weight) as f64 / seconds))

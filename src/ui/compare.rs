@@ -10,7 +10,7 @@
 //!      │ 60 s │10 s
 //! ```
 
-use crate::profile::{Baseline, Change, Mark, Measure, Query, TimeRange, Timestamp};
+use crate::profile::{Baseline, Change, Mark, Measure, Query, TimeRange, Timestamp, Unit};
 
 use super::baseline::Compare;
 use super::keys::Action;
@@ -125,10 +125,13 @@ impl Scene {
             false => String::new(),
             true => format!("; {key} compares {}", if self.compares_rates() { "shares" } else { "rates" }),
         };
-        let unit = match (self.compares_rates(), self.shown_event().is_some()) {
+        let unit = match (self.compares_rates(), self.unit()) {
             (false, _) => "percentage points of all samples",
-            (true, false) => "CPUs",
-            (true, true) => "events a second",
+            (true, Unit::Samples) if self.ticks() > 0 => "CPUs",
+            (true, Unit::Samples) => "samples a second",
+            (true, Unit::Events) => "events a second",
+            (true, Unit::Nanoseconds) => "seconds a second",
+            (true, Unit::Bytes) => "bytes a second",
         };
         self.say(format!("difference in {unit}: {}{other}", self.key_of_colours()));
     }
@@ -154,14 +157,6 @@ impl Scene {
         }
         self.compare.by_shares = !self.compare.by_shares;
         self.say_what_is_compared();
-    }
-
-    /// Formats a weight per second: CPUs, or events a second.
-    pub(super) fn rate(&self, weight: f64) -> String {
-        match self.ticks() {
-            0 => format!("{}/s", text::count(weight.round() as u64)),
-            ticks => format!("{:.2}", weight / f64::from(ticks)),
-        }
     }
 
     /// Returns the unit of changes, as the heading of a column. Empty without a comparison.

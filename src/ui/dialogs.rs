@@ -149,7 +149,7 @@ impl App {
             tree: Arc::clone(&self.scene.snapshot.tree),
             names: Arc::clone(&self.scene.snapshot.names),
             one: self.scene.snapshot.one,
-            count_name: self.scene.unit_word(),
+            count_name: self.scene.unit().word(),
             source: self.scene.query.source,
             difference: self.scene.snapshot.difference.clone(),
             zoom: self.views.flame.zoom.path.clone(),

@@ -22,11 +22,6 @@ impl Scene {
         self.status.events.iter().find(|row| row.source == shown)
     }
 
-    /// Returns the clock's samples a second and CPU. 0 if another source is on screen: its samples do not show how busy a CPU was.
-    pub(super) fn ticks(&self) -> u32 {
-        if self.shown_event().is_some() { 0 } else { self.status.frequency }
-    }
-
     /// Describes the source of samples.
     pub(super) fn source_words(&self) -> String {
         let Some(shown) = self.shown_event() else { return self.status.source.clone() };
@@ -37,11 +32,6 @@ impl Scene {
             // Before the first status.
             (None, None) => format!("event {shown}"),
         }
-    }
-
-    /// Returns the unit that follows a number: samples, or events.
-    pub(super) fn unit_word(&self) -> &'static str {
-        if self.shown_event().is_some() { "events" } else { "samples" }
     }
 }
 

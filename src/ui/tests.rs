@@ -20,7 +20,7 @@ use ratatui::backend::TestBackend;
 use super::*;
 use crate::profile::{
     Capabilities, CgroupId, Cpu, Direction, Engine, FilterMode, FrameKind, Limits, Names, Profile, Query, Renewals, Sample, Tgid,
-    Thread, Tid, TimeRange, Timestamp, UserEnd,
+    Thread, Tid, TimeRange, Timestamp, Unit, UserEnd,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -439,9 +439,26 @@ fn weights_are_cpu_time_and_cpus_and_of_events_counts() {
     assert!(screen.contains("worker"), "{screen}");
     bench.app.scene.query.source = Some(crate::profile::EventSource(1));
     bench.screen(100, 24);
-    bench.send(Event::Snapshot(snapshot));
+    bench.send(Event::Snapshot(Arc::new(Snapshot { unit: Unit::Events, ..(*snapshot).clone() })));
     let screen = bench.screen(100, 24);
     assert!(screen.contains("all 100 events ") && screen.contains("nginx 65  65.0 %"), "{screen}");
+}
+
+#[test]
+fn times_and_bytes_have_their_units() {
+    let mut bench = Bench::new();
+    for (unit, all, columns) in [
+        (Unit::Nanoseconds, "all 100 ns ", "time %"),
+        (Unit::Bytes, "all 100 B ", "B/s"),
+        (Unit::Events, "all 100 events ", "ev/s"),
+    ] {
+        bench.keys("1");
+        bench.send(Event::Snapshot(Arc::new(Snapshot { unit, ..(*bench.app.scene.snapshot).clone() })));
+        assert!(bench.screen(100, 24).contains(all), "{unit:?}: {}", bench.screen(100, 24));
+        bench.keys("3");
+        bench.send(Event::Snapshot(Arc::new(Snapshot { unit, ..(*bench.app.scene.snapshot).clone() })));
+        assert!(bench.screen(100, 24).contains(columns), "{unit:?}: {}", bench.screen(100, 24));
+    }
 }
 
 #[test]

@@ -105,6 +105,21 @@ pub(super) fn cpu_time(seconds: f64) -> String {
     }
 }
 
+/// Formats nanoseconds with the unit that suits them: `820 ns`, `12.3 µs`, `4.56 ms`; from a second on as [`cpu_time`].
+pub(super) fn duration(ns: u64) -> String {
+    let in_unit = |unit: f64, word: &str| match ns as f64 / unit {
+        few @ ..9.995 => format!("{few:.2} {word}"),
+        some @ ..99.95 => format!("{some:.1} {word}"),
+        many => format!("{many:.0} {word}"),
+    };
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..999_500 => in_unit(1e3, "µs"),
+        999_500..999_500_000 => in_unit(1e6, "ms"),
+        _ => cpu_time(ns as f64 / 1e9),
+    }
+}
+
 /// Formats a change of a share in per cent of the whole, `+4.2`, with as many digits as a reader can use.
 pub(super) fn points(by: f64) -> String {
     let points = by * 100.0;
@@ -159,6 +174,26 @@ pub(super) fn clock(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_have_three_digits_and_their_unit() {
+        let shown = [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1_000, "1.00 µs"),
+            (12_345, "12.3 µs"),
+            (999_499, "999 µs"),
+            (999_500, "1.00 ms"),
+            (4_560_000, "4.56 ms"),
+            (999_499_999, "999 ms"),
+            (999_500_000, "1.00 s"),
+            (61_000_000_000, "61.0 s"),
+            (36_000_000_000_000, "10.0 h"),
+        ];
+        for (ns, words) in shown {
+            assert_eq!(duration(ns), words, "{ns}");
+        }
+    }
 
     #[test]
     fn what_is_cut_fits_however_wide_characters_are_together() {

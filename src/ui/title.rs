@@ -20,9 +20,9 @@ pub struct Sampled<'a> {
     pub seconds: Option<f64>,
 }
 
-/// Returns facts for the line below the title of a saved picture. `unit` is the word for the counts.
-pub fn picture_facts(snapshot: &Snapshot, unit: &str, sampled: Option<Sampled<'_>>) -> Vec<String> {
-    let mut facts = vec![format!("{} {unit}", text::grouped(snapshot.totals.weight))];
+/// Returns facts for the line below the title of a saved picture.
+pub fn picture_facts(snapshot: &Snapshot, sampled: Option<Sampled<'_>>) -> Vec<String> {
+    let mut facts = vec![format!("{} {}", text::grouped(snapshot.totals.weight), snapshot.unit.word())];
     let span = snapshot.span.filter(|_| snapshot.capabilities.time);
     let seconds = span.map(|(first, last)| last.0.saturating_sub(first.0) as f64 / 1e9);
     let seconds = sampled.and_then(|sampled| sampled.seconds).or(snapshot.seconds).or(seconds);
@@ -59,7 +59,7 @@ impl Scene {
     pub(super) fn facts(&self) -> Vec<String> {
         let Status { host, frequency, cpus, .. } = &self.status;
         let sampled = Sampled { host, frequency: *frequency, cpus: *cpus, seconds: None };
-        let mut facts = picture_facts(&self.snapshot, self.unit_word(), (*frequency > 0).then_some(sampled));
+        let mut facts = picture_facts(&self.snapshot, (*frequency > 0).then_some(sampled));
         match self.span {
             Span::All => {}
             Span::Last(seconds) => facts.push(format!("last {seconds} s")),

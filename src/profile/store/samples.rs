@@ -388,7 +388,7 @@ pub struct Profile {
     pub events: Arc<[EventStatus]>,
     limits: Limits,
     capabilities: Capabilities,
-    /// The units of sources whose unit is not samples.
+    /// The units of sources whose unit is not the usual one.
     units: FxHashMap<EventSource, Unit>,
     clock: Option<Clock>,
     /// All samples from before this moment are in the store.
@@ -460,15 +460,15 @@ impl Profile {
 
     /// Sets the unit of this source's samples.
     pub fn set_unit(&mut self, source: EventSource, unit: Unit) {
-        match unit {
-            Unit::Samples => self.units.remove(&source),
-            unit => self.units.insert(source, unit),
-        };
+        if self.unit(source) != unit {
+            self.units.insert(source, unit);
+        }
     }
 
-    /// Returns the unit of this source's samples.
+    /// Returns the unit of this source's samples. It is known before the first of them.
     pub fn unit(&self, source: EventSource) -> Unit {
-        self.units.get(&source).copied().unwrap_or_default()
+        let usual = if [EventSource::CLOCK, EventSource::FILE].contains(&source) { Unit::Samples } else { Unit::Events };
+        self.units.get(&source).copied().unwrap_or(usual)
     }
 
     /// Sets how samples of the clock are taken.

@@ -222,8 +222,7 @@ fn rate_of(scene: &Scene) -> Option<String> {
     match scene.snapshot.difference.as_ref()?.measure() {
         Measure::Shares => None,
         Measure::Rates { now, .. } => {
-            let unit = if scene.ticks() == 0 { "" } else { " CPUs" };
-            Some(format!("{}{unit}", scene.rate(scene.snapshot.weight() as f64 / now)))
+            Some(format!("{}{}", scene.rate(scene.snapshot.weight() as f64 / now), scene.unit_of_rate()))
         }
     }
 }

@@ -117,7 +117,7 @@ fn figures(app: &App, short: bool) -> Vec<(String, Style)> {
     let mut figures = Vec::new();
     let has = app.scene.has();
     if !has.time || !short && app.scene.ticks() == 0 {
-        figures.push((format!("{} {}", text::count(snapshot.amount()), app.scene.unit_word()), Style::new()));
+        figures.push((app.scene.whole_in_short(), Style::new()));
     }
     if !has.losses {
         return figures;
@@ -276,7 +276,7 @@ fn rate(app: &App) -> (String, u16) {
     let when = if app.scene.frozen.is_some() { "was" } else { "now" };
     let last = timeline.weights.iter().rev().nth(1).copied().unwrap_or(0);
     match app.scene.ticks() {
-        0 => (format!("{when} {}/s", text::count(last)), 13),
+        0 => (format!("{when} {}", app.scene.rate(last as f64)), 13),
         ticks => {
             let all = text::cpus(app.scene.status.cpus);
             let width = format!("now {}.0 of {all}  ", app.scene.status.cpus).len();

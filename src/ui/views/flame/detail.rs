@@ -110,7 +110,7 @@ fn compared(scene: &Scene, difference: &Difference, node: NodeId) -> Vec<String>
         false => scene.change(change),
     };
     if let Measure::Rates { now, before, .. } = difference.measure() {
-        let unit = if scene.ticks() == 0 { "" } else { " CPUs" };
+        let unit = scene.unit_of_rate();
         let rate = |weight: u64, seconds: f64| format!("{}{unit}", scene.rate(weight as f64 / seconds));
         let told = |part: Sides| {
             format!("now {}  was {}  {}", rate(part.now, now), rate(part.before, before), words(difference.change(part)))

@@ -152,8 +152,7 @@ fn draw_heading(processes: &Processes, scene: &Scene, area: Rect, layout: &Layou
     let wider = |column: Rect| Rect { x: column.x - 2, width: column.width + 2, ..column };
     match &layout.figures {
         Figures::Now { recent, amount, threads } => {
-            let of_seconds = if scene.shown_event().is_some() { "ev/s" } else { "CPU %" };
-            let of_range = if scene.ticks() == 0 { scene.unit_word() } else { "CPU time" };
+            let (of_seconds, of_range) = scene.headings();
             put_right(buffer, *recent, area.y, &marked(of_seconds, ProcessSort::Cpu), dim);
             put(buffer, layout.bar, layout.bar.x, area.y, if layout.by == ProcessSort::Cpu { "3 s" } else { "all" }, dim);
             if let Some(column) = amount {
@@ -341,26 +340,19 @@ fn describe(scene: &Scene, row: &ProcessRow) -> (String, String) {
     (command.map_or_else(|| scene.names.labels.name(name).to_owned(), |command| command.to_string()), figures)
 }
 
-/// Returns the CPU use over the whole time on screen, in per cent of one CPU; for events, their number a second.
+/// Returns the CPU use over the whole time on screen, in per cent of one CPU; for other weights, their rate.
 fn whole_use(scene: &Scene, shown: u64) -> f64 {
     let seconds = scene.snapshot.seconds.filter(|seconds| *seconds > 0.0);
-    let per_second = seconds.map_or(0.0, |seconds| shown as f64 / seconds);
-    match scene.ticks() {
-        0 => per_second,
-        ticks => per_second * 100.0 / f64::from(ticks),
-    }
+    scene.figure_of_rate(seconds.map_or(0.0, |seconds| shown as f64 / seconds))
 }
 
-/// Returns the CPU use over the last seconds, in per cent of one CPU; for events, their number a second.
+/// Returns the CPU use over the last seconds, in per cent of one CPU; for other weights, their rate.
 fn recent_use(scene: &Scene, recent: u64) -> f64 {
     if !scene.has().time {
         return 0.0;
     }
     let window = (ViewBuilder::RECENT as f64 / 1e9).min((scene.status.elapsed as f64).max(1.0));
-    match scene.ticks() {
-        0 => recent as f64 / window,
-        ticks => recent as f64 * 100.0 / (f64::from(ticks) * window),
-    }
+    scene.figure_of_rate(recent as f64 / window)
 }
 
 #[cfg(test)]

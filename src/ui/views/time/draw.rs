@@ -43,9 +43,9 @@ pub(super) fn draw(map: &TimeMap, scene: &Scene, area: Rect, buffer: &mut Buffer
     draw_axis(scene, heat, &grid, buffer);
 }
 
-/// Draws the key of colours, from idle to all CPUs busy (for events, to the most events). Draws nothing if it does not fit.
+/// Draws the key of colours, from idle to all CPUs busy (for other weights, to the most). Draws nothing if it does not fit.
 fn draw_key(scene: &Scene, area: Rect, buffer: &mut Buffer) {
-    let most = if scene.ticks() == 0 { "most events".to_owned() } else { text::cpus(scene.status.cpus) };
+    let most = if scene.ticks() == 0 { "most".to_owned() } else { text::cpus(scene.status.cpus) };
     if usize::from(area.width) < 12 + text::width(&most) {
         return;
     }
@@ -156,7 +156,7 @@ pub(super) fn describe(map: &TimeMap, scene: &Scene) -> String {
     let parts = std::iter::successors(Some(from), |at| Some(second_end(*at))).take_while(|at| *at < to);
     let weight: u64 = parts.map(|at| weight_of(heat, at, second_end(at).min(to) - at)).sum();
     let busy = match scene.ticks() {
-        0 => format!("{} events", text::grouped(weight / PARTS)),
+        0 => scene.with_unit(weight / PARTS),
         ticks => format!("{:.1} CPUs busy", weight as f64 / PARTS as f64 / f64::from(ticks) / (length as f64 / 1e9)),
     };
     let ago = |slot: u64| scene.snapshot.now.since(begin_of(slot)) as f64 / 1e9;
