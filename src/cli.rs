@@ -317,7 +317,7 @@ pub struct Record {
 /// Options of `view`.
 #[derive(Args, Debug, Clone)]
 pub struct View {
-    /// Open this file of folded stacks; - is standard input
+    /// Open this file of folded stacks, plain or compressed by gzip, zstd or xz; - is standard input
     pub file: PathBuf,
     /// Show the difference from this file
     #[arg(short, long, value_name = "FILE")]

@@ -1,10 +1,10 @@
 //! File formats: one module each, for reading and writing. Imports only the model.
 //!
-//! - [`table`]: all formats, their endings and their capabilities.
+//! - [`table`]: all formats, their endings, readers and writers.
 //! - [`folded`]: one stack and its count a line. FlameGraph's tools exchange this format.
 //! - [`svg`]: an interactive flame graph for a browser, drawn by inferno.
 //! - [`html`]: the same graph with a table of functions, as a page.
-//! - [`writer`]: writes any of these formats.
+//! - [`open()`]: reads any of these formats that can be read, plain or compressed.
 //!
 //! Readers put [`Sample`](crate::profile::Sample)s into a [`Profile`](crate::profile::Profile). Writers take the [`CallTree`] that
 //! a view shows, zoom included. [`save`] puts a file in its place whole or not at all. Readers treat every file as hostile: they
@@ -13,17 +13,23 @@
 
 pub mod folded;
 pub mod html;
-mod input;
+mod lines;
+mod open;
+mod options;
+mod packed;
 mod paths;
+mod reading;
 pub mod save;
 pub mod svg;
 pub mod table;
-pub mod writer;
 
 use std::io;
 
 use crate::profile::{CallTree, Difference, LabelTable, NodeId};
 
+pub use open::open;
+pub use options::SaveOptions;
+pub use reading::{Destination, Opened};
 pub use table::Format;
 
 /// The part of a tree that is saved, alone or beside its baseline.
@@ -52,11 +58,11 @@ pub enum FormatError {
     #[error("the file is empty; expected folded stacks, one a line, such as `main;parse;read 42`")]
     EmptyFile,
     /// The first bytes belong to another format.
-    #[error("this is {what}, not folded stacks; {advice}")]
+    #[error("this is {what}, which cannot be opened; {advice}")]
     OtherFormat {
         /// Name of the format, with an article.
         what: &'static str,
-        /// How to get folded stacks from it.
+        /// How to get a file that can be opened.
         advice: &'static str,
     },
     /// No line was a stack.
@@ -84,6 +90,9 @@ pub enum FormatError {
         /// About the largest sum that is read.
         limit: f64,
     },
+    /// No writer is known.
+    #[error("files of this format can be opened but not written")]
+    NotWritten,
     /// A tree without weight.
     #[error("there is nothing to save yet: there are no samples, or the filters exclude all")]
     NothingToSave,

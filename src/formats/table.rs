@@ -1,5 +1,11 @@
 //! The formats that flametop writes or reads, and formats that it only recognizes. Help, prompts and errors list them from these
-//! tables.
+//! tables. A new format is a module with a reader or a writer, a variant of [`Format`], and a row in [`FORMATS`].
+
+use std::io::Write;
+
+use super::options::{SaveOptions, WriteFn};
+use super::reading::ReadFn;
+use super::{FormatError, Part, folded, html, svg};
 
 /// A kind of file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,72 +18,55 @@ pub enum Format {
     Folded,
 }
 
-/// The input of a writer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Takes {
-    /// The tree of a view, with its filters, range and zoom.
-    Tree,
-    /// All samples, each with its time and thread.
-    Profile,
-}
-
 /// Properties of a format.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Entry {
     /// The format.
     pub format: Format,
     /// The endings of its files, without the dot. The first is offered.
     pub endings: &'static [&'static str],
-    /// The first bytes of its files, if they are always the same.
-    pub magic: Option<&'static [u8]>,
-    /// Whether such files can be opened.
-    pub is_read: bool,
-    /// Whether such files can be written.
-    pub is_written: bool,
-    /// The input of its writer.
-    pub takes: Takes,
-    /// Whether the format contains source lines.
-    pub shows_lines: bool,
     /// Short description for help.
     pub what: &'static str,
+    /// Whether the format contains source lines.
+    pub shows_lines: bool,
+    /// Whether a file that begins with these bytes is of this format.
+    pub(super) recognizes: fn(&[u8]) -> bool,
+    /// The reader, if such files can be opened.
+    pub(super) read: Option<ReadFn>,
+    /// The writer, if such files can be written.
+    pub(super) write: Option<WriteFn>,
 }
 
-/// All formats.
+/// All formats. A file is of the first one that recognizes it. Folded stacks come last: they take any file.
 pub const FORMATS: &[Entry] = &[
     Entry {
         format: Format::Svg,
         endings: &["svg"],
-        magic: Some(b"<?xml"),
-        is_read: false,
-        is_written: true,
-        takes: Takes::Tree,
-        shows_lines: true,
         what: "a flame graph for a browser",
+        shows_lines: true,
+        recognizes: |head| head.starts_with(b"<?xml"),
+        read: None,
+        write: Some(|part, options, out| svg::write(part, &options.picture, out).map(|drawn| drawn.cut())),
     },
     Entry {
         format: Format::Html,
         endings: &["html", "htm"],
-        magic: Some(b"<!DOCTYPE html"),
-        is_read: false,
-        is_written: true,
-        takes: Takes::Tree,
-        shows_lines: true,
         what: "a flame graph with a table of functions",
+        shows_lines: true,
+        recognizes: |head| head.starts_with(b"<!DOCTYPE html"),
+        read: None,
+        write: Some(|part, options, out| html::write(part, &options.picture, out).map(|drawn| drawn.cut())),
     },
     Entry {
         format: Format::Folded,
         endings: &["folded", "txt"],
-        magic: None,
-        is_read: true,
-        is_written: true,
-        takes: Takes::Tree,
-        shows_lines: false,
         what: "folded stacks",
+        shows_lines: false,
+        recognizes: |_| true,
+        read: Some(folded::open),
+        write: Some(|part, options, out| folded::write_part(part, options.folded, out).map(|_| None)),
     },
 ];
-
-/// Number of first bytes that are enough to recognize a format.
-pub(super) const MAGIC_BYTES: usize = 16;
 
 /// A format that cannot be opened, and what can be done about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,13 +85,6 @@ const fn foreign(magic: &'static [u8], what: &'static str, advice: &'static str)
 
 /// Formats that people mistake for folded stacks.
 const FOREIGN: &[Foreign] = &[
-    foreign(
-        b"\x1f\x8b",
-        "gzip-compressed data",
-        "unpack it with `gzip -dc` first; if it is a pprof profile, convert it to folded stacks",
-    ),
-    foreign(b"\x28\xb5\x2f\xfd", "zstd-compressed data", "unpack it with `zstd -dc` first"),
-    foreign(b"\xfd7zXZ\0", "xz-compressed data", "unpack it with `xz -dc` first"),
     foreign(b"BZh", "bzip2-compressed data", "unpack it with `bzip2 -dc` first"),
     foreign(b"PERFILE2", "a perf recording", "convert it to folded stacks with `perf script | inferno-collapse-perf`"),
     foreign(b"\x7fELF", "an executable", "give a file of folded stacks"),
@@ -134,6 +116,16 @@ impl Format {
         self.entry().and_then(|entry| entry.endings.first()).copied().unwrap_or_default()
     }
 
+    /// Writes a part of a tree. Returns a description of omitted parts, as half a sentence.
+    ///
+    /// `out` should be buffered. A tree without weight is an error.
+    pub fn write(self, part: Part<'_>, options: &SaveOptions, out: &mut dyn Write) -> Result<Option<String>, FormatError> {
+        match self.entry().and_then(|entry| entry.write) {
+            Some(write) => write(part, options, out),
+            None => Err(FormatError::NotWritten),
+        }
+    }
+
     /// Returns whether the format contains source lines.
     pub fn shows_lines(self) -> bool {
         self.entry().is_some_and(|entry| entry.shows_lines)
@@ -142,7 +134,7 @@ impl Format {
 
 /// Returns the endings of files that can be written, each with its dot.
 fn written_endings() -> Vec<String> {
-    let written = FORMATS.iter().filter(|entry| entry.is_written);
+    let written = FORMATS.iter().filter(|entry| entry.write.is_some());
     written.flat_map(|entry| entry.endings).map(|ending| format!(".{ending}")).collect()
 }
 
@@ -157,12 +149,12 @@ pub fn known_endings() -> String {
 
 /// Returns the endings that are offered, for a prompt: `.svg`, `.html`, `.folded`.
 pub fn offered_endings() -> Vec<String> {
-    FORMATS.iter().filter(|entry| entry.is_written).map(|entry| format!(".{}", entry.format.ending())).collect()
+    FORMATS.iter().filter(|entry| entry.write.is_some()).map(|entry| format!(".{}", entry.format.ending())).collect()
 }
 
 /// Describes the formats that can be written, for help: `.svg (a flame graph for a browser), .folded or .txt (folded stacks)`.
 pub fn described() -> String {
-    let described = FORMATS.iter().filter(|entry| entry.is_written).map(|entry| {
+    let described = FORMATS.iter().filter(|entry| entry.write.is_some()).map(|entry| {
         let endings: Vec<String> = entry.endings.iter().map(|ending| format!(".{ending}")).collect();
         format!("{} ({})", endings.join(" or "), entry.what)
     });
@@ -176,16 +168,19 @@ mod tests {
     #[test]
     fn each_ending_tells_one_format_and_each_format_is_listed() {
         for entry in FORMATS {
-            assert!(entry.is_read || entry.is_written, "{entry:?}");
+            assert!(entry.read.is_some() || entry.write.is_some(), "{entry:?}");
             assert_eq!(Format::of_ending(entry.format.ending()), Some(entry.format));
-            // Files that cannot be opened are recognized by their first bytes.
-            assert_eq!(entry.magic.and_then(Foreign::of).is_some(), !entry.is_read, "{entry:?}");
             for ending in entry.endings {
                 assert_eq!(Format::of_ending(&ending.to_uppercase()), Some(entry.format), "{ending}");
                 assert!(described().contains(&format!(".{ending}")), "{ending}");
             }
         }
-        assert!(FOREIGN.iter().all(|foreign| foreign.magic.len() <= MAGIC_BYTES));
+        // A file that cannot be opened is refused with advice. Only the last row takes what no other row recognizes.
+        for foreign in FOREIGN {
+            let row = FORMATS.iter().find(|entry| (entry.recognizes)(foreign.magic)).unwrap();
+            assert!(row.read.is_none() || row.format == Format::Folded, "{foreign:?}");
+        }
+        assert_eq!(FORMATS.iter().position(|entry| (entry.recognizes)(b"main;f 1")), Some(FORMATS.len() - 1));
         assert_eq!(Format::of_ending("png"), None);
         assert_eq!(known_endings(), ".svg, .html, .htm, .folded and .txt");
         assert_eq!(offered_endings(), [".svg", ".html", ".folded"]);

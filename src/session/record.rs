@@ -2,7 +2,7 @@
 
 use crate::allocator::keep_little_memory;
 use crate::formats::save::Overwrite;
-use crate::formats::{Format, Part, writer};
+use crate::formats::{Format, Part, SaveOptions};
 use crate::session::clock::{below_title, now, picture_name};
 use crate::session::lines::{LINES_WITHIN, lines_of};
 use crate::session::looks::palette_of;
@@ -371,14 +371,16 @@ fn write(
         fit: fit_name,
     };
     let folded = FoldedOptions { annotations: !options.no_annotations, places: options.places };
+    let force = options.force;
+    let options = SaveOptions { picture, folded };
     let mut cut = None;
     let stacks = |out: &mut dyn Write| {
-        cut = writer::write(format, part, &picture, folded, out)?;
+        cut = format.write(part, &options, out)?;
         Ok(())
     };
     match pipe {
         Some(pipe) => pipe.save(output, stacks)?,
-        None => save(output, if options.force { Overwrite::Yes } else { Overwrite::No }, stacks)?,
+        None => save(output, if force { Overwrite::Yes } else { Overwrite::No }, stacks)?,
     };
     Ok(cut)
 }

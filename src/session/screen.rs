@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use crate::formats::folded::FoldedOptions;
 use crate::formats::save::{self, Overwrite, SaveError, expand_home};
 use crate::formats::svg::SvgOptions;
-use crate::formats::{Format, FormatError, Part, writer};
+use crate::formats::{Format, FormatError, Part, SaveOptions};
 use crate::profile::{Addresses, Engine, FrameId, LabelId, Request, Snapshot};
 use crate::ui::{Event, EventCommand, Link, Place, SaveRequest, Saved, Status, Stop, fit_name, plain_name};
 
@@ -248,9 +248,10 @@ fn save_view(order: &SaveRequest, shared: &Shared, is_icicle: bool) -> Result<(s
         short: plain_name,
         fit: fit_name,
     };
+    let options = SaveOptions { picture, folded: FoldedOptions::default() };
     let mut cut = None;
     let saved = save::save(&order.path, overwrite, |out| -> Result<(), FormatError> {
-        cut = writer::write(format, part, &picture, FoldedOptions::default(), out)?;
+        cut = format.write(part, &options, out)?;
         Ok(())
     })?;
     Ok((saved, cut))

@@ -11,7 +11,7 @@ use std::sync::{Arc, RwLock};
 use anyhow::{Context, Result};
 
 use crate::cli;
-use crate::formats::folded::{self, ReadReport};
+use crate::formats::{Destination, Opened, open};
 use crate::locks;
 use crate::profile::{Capabilities, Grouping, Names, Profile, Query};
 use crate::ui::{App, Compare, Message, Status};
@@ -29,11 +29,11 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     let shared = Shared::of_file(&runtime);
     let baseline = Arc::new(RwLock::new(Profile::fixed(Capabilities::STACKS)));
     // A saved difference contains its own baseline.
-    let report = read(&options.file, &shared.names(), &shared.profile, options.baseline.is_none().then_some(&*baseline))?;
+    let opened = read(&options.file, &shared.names(), &shared.profile, options.baseline.is_none().then_some(&*baseline))?;
     if let Some(file) = &options.baseline {
         read(file, &shared.names(), &baseline, None)?;
     }
-    let is_compared = options.baseline.is_some() || report.is_difference;
+    let is_compared = options.baseline.is_some() || opened.is_difference;
     let engine = if is_compared { shared.engine().with_baseline(baseline) } else { shared.engine() };
     let name = if options.file == Path::new("-") {
         "standard input".to_owned()
@@ -44,7 +44,7 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     let capabilities = locks::read(&shared.profile).capabilities();
     let mut app = App::new(shared.names(), theme(&options.looks, &settings), query, capabilities, save_offer());
     app.scene.keys = settings.keys;
-    app.scene.message = remark(&report);
+    app.scene.message = remark(&opened);
     if is_compared {
         app.scene.compare = Compare::with_file();
     }
@@ -65,7 +65,7 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
 }
 
 /// Reads a file. If `before` is given, the baseline of a difference goes into it.
-fn read(file: &Path, names: &Names, profile: &RwLock<Profile>, before: Option<&RwLock<Profile>>) -> Result<ReadReport> {
+fn read(file: &Path, names: &Names, profile: &RwLock<Profile>, before: Option<&RwLock<Profile>>) -> Result<Opened> {
     let what = || if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() };
     let input: Box<dyn Read> = if file == Path::new("-") {
         Box::new(io::stdin().lock())
@@ -78,23 +78,10 @@ fn read(file: &Path, names: &Names, profile: &RwLock<Profile>, before: Option<&R
     };
     let mut profile = locks::write(profile);
     let mut before = before.map(locks::write);
-    let report = folded::read(input, names, &mut profile, before.as_deref_mut()).with_context(what)?;
-    profile.stacks.freeze();
-    before.iter_mut().for_each(|before| before.stacks.freeze());
-    Ok(report)
+    open(input, &mut Destination { names, profile: &mut profile, before: before.as_deref_mut() }).with_context(what)
 }
 
 /// Describes defects of the file for the reader.
-fn remark(report: &ReadReport) -> Option<Message> {
-    let mut words = Vec::new();
-    if let Some(line) = report.first_nonsense {
-        words.push(format!("{} lines are not stacks (first: line {line})", report.nonsense));
-    }
-    if report.decimals > 0 {
-        words.push(format!("counts have fractions and were multiplied by {}", 10u64.pow(report.decimals)));
-    }
-    if report.fractional > 0 {
-        words.push(format!("{} counts were rounded", report.fractional));
-    }
-    (!words.is_empty()).then(|| Message { text: words.join("; "), bad: true })
+fn remark(opened: &Opened) -> Option<Message> {
+    (!opened.remarks.is_empty()).then(|| Message { text: opened.remarks.join("; "), bad: true })
 }

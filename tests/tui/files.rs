@@ -29,7 +29,7 @@ fn what_cannot_be_shown_is_refused_with_a_sentence() {
     view(shop.0.path().to_str().unwrap(), &["is a directory"]);
     view(&with("empty", b""), &["empty"]);
     view(&with("prose.txt", b"It was a dark\nand stormy night.\n"), &["prose.txt"]);
-    view(&with("x.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\0\0\0"), &["gzip"]);
+    view(&with("cut.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\0\0\0"), &["cut.gz", "failed to read"]);
     view(&with("perf.data", b"PERFILE2\0\0\0\0\0\0\0\0"), &["perf script"]);
     // Nowhere to draw.
     let output = common::flametop(&["view", shop.path("shop.folded").to_str().unwrap()]);
@@ -50,6 +50,9 @@ fn standard_input_and_other_encodings_are_read() {
         terminal
     };
     quit(open("utf16.folded"));
+    let packed = std::process::Command::new("gzip").args(["-k", &path("shop.folded")]).status();
+    assert!(packed.unwrap().success());
+    quit(open("shop.folded.gz"));
     let mixed = open("mixed.folded");
     mixed.wait_for_text("line 17", SOON);
     quit(mixed);

@@ -21,8 +21,10 @@ mod line;
 mod read;
 mod write;
 
-pub use super::input::Encoding;
+pub use super::lines::Encoding;
+pub(super) use read::open;
 pub use read::{ReadReport, read};
+pub(super) use write::write_part;
 pub use write::{FoldedOptions, Written, write, write_difference};
 
 /// Name of frames without a name.

@@ -7,13 +7,14 @@
 
 use std::fmt;
 use std::hash::Hasher;
-use std::io::Read;
+use std::io::{BufRead, Read};
 
 use hashbrown::HashTable;
 use rustc_hash::FxHasher;
 
 use super::super::FormatError;
-use super::super::input::{Encoding, Lines};
+use super::super::lines::{Encoding, Lines};
+use super::super::reading::{Destination, Opened};
 use super::line::{Count, Line, parse, parse_before, parse_frame};
 use crate::profile::{EventSource, FrameId, FrameKind, Names, Profile, Sample, StackId, Tgid, Thread, ThreadIndex, Tid, Walk};
 
@@ -163,6 +164,22 @@ pub fn read(
         return Err(FormatError::NoStacks { lines: report.lines });
     }
     Ok(report)
+}
+
+/// Reads folded stacks into the tables, as [`read`] does.
+pub(in crate::formats) fn open(input: &mut dyn BufRead, into: &mut Destination<'_>) -> Result<Opened, FormatError> {
+    let report = read(input, into.names, into.profile, into.before.as_deref_mut())?;
+    let mut remarks = Vec::new();
+    if let Some(line) = report.first_nonsense {
+        remarks.push(format!("{} lines are not stacks (first: line {line})", report.nonsense));
+    }
+    if report.decimals > 0 {
+        remarks.push(format!("counts have fractions and were multiplied by {}", 10u64.pow(report.decimals)));
+    }
+    if report.fractional > 0 {
+        remarks.push(format!("{} counts were rounded", report.fractional));
+    }
+    Ok(Opened { remarks, is_difference: report.is_difference })
 }
 
 /// Processes the lines one by one.

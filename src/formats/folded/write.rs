@@ -3,8 +3,8 @@
 use std::fmt::Display;
 use std::io::Write;
 
-use super::super::FormatError;
 use super::super::paths::{Limits, Path, Texts, walk};
+use super::super::{FormatError, Part};
 use super::UNKNOWN;
 use crate::profile::{CallTree, Difference, FrameKind, LabelTable, NodeId, Sides};
 
@@ -62,6 +62,19 @@ pub fn write_difference(
         let own = path.own_sides(difference);
         (own.now, (own != Sides::default()).then(|| format!("{} {}", own.before, own.now)))
     })
+}
+
+/// Writes a part of a tree, with one count a line or with two.
+pub(in crate::formats) fn write_part(
+    part: Part<'_>,
+    options: FoldedOptions,
+    out: &mut dyn Write,
+) -> Result<Written, FormatError> {
+    let Part { tree, difference, labels, root } = part;
+    match difference {
+        None => write(tree, labels, root, options, out),
+        Some(difference) => write_difference(tree, difference, labels, root, options, out),
+    }
 }
 
 /// Writes a line for every path with counts. `counts` returns a path's contribution to the sum, and the counts to write.
