@@ -4,6 +4,7 @@
 //! - [`folded`]: one stack and its count a line. FlameGraph's tools exchange this format.
 //! - [`svg`]: an interactive flame graph for a browser, drawn by inferno.
 //! - [`html`]: the same graph with a table of functions, as a page.
+//! - [`recording`]: all samples, with their times and threads.
 //! - [`open()`]: reads any of these formats that can be read, plain or compressed.
 //!
 //! Readers put [`Sample`](crate::profile::Sample)s into a [`Profile`](crate::profile::Profile). Writers take the [`CallTree`] that
@@ -11,6 +12,7 @@
 //! bound and check it, and their output has no control characters.
 #![deny(clippy::indexing_slicing)]
 
+mod about;
 pub mod folded;
 pub mod html;
 mod lines;
@@ -19,6 +21,7 @@ mod options;
 mod packed;
 mod paths;
 mod reading;
+pub mod recording;
 pub mod save;
 pub mod svg;
 pub mod table;
@@ -27,6 +30,7 @@ use std::io;
 
 use crate::profile::{CallTree, Difference, LabelTable, NodeId};
 
+pub use about::{About, Problem};
 pub use open::open;
 pub use options::SaveOptions;
 pub use reading::{Destination, Opened};
@@ -90,6 +94,21 @@ pub enum FormatError {
         /// About the largest sum that is read.
         limit: f64,
     },
+    /// A recording of a later version.
+    #[error("a newer flametop wrote this recording ({version}); open it with that version")]
+    Newer {
+        /// The version.
+        version: String,
+    },
+    /// A recording with numbers that make no sense.
+    #[error("the part of the recording at byte {at} is damaged")]
+    Damaged {
+        /// Where the part begins.
+        at: u64,
+    },
+    /// A recording without samples.
+    #[error("the recording has no samples")]
+    NoSamples,
     /// No writer is known.
     #[error("files of this format can be opened but not written")]
     NotWritten,

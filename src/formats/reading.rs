@@ -3,12 +3,15 @@
 use std::io::BufRead;
 
 use super::FormatError;
-use crate::profile::{Names, Profile};
+use super::about::About;
+use crate::profile::{Names, Processes, Profile, Timestamp};
 
 /// The tables that a reader fills.
 pub struct Destination<'a> {
     /// The names.
     pub names: &'a Names,
+    /// The processes.
+    pub processes: &'a Processes,
     /// The samples.
     pub profile: &'a mut Profile,
     /// The baseline's samples, if the file is a difference. `None` if they are not wanted.
@@ -16,12 +19,16 @@ pub struct Destination<'a> {
 }
 
 /// What a reader tells besides samples.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Opened {
     /// Defects of the file, and how its numbers were changed: half a sentence each.
     pub remarks: Vec<String>,
     /// Whether the file is a difference.
     pub is_difference: bool,
+    /// Facts about the run and its machine, if the file has them.
+    pub about: Option<Box<About>>,
+    /// When the last sample was taken or sampling ended. `None` if samples have no times.
+    pub until: Option<Timestamp>,
 }
 
 /// Reads a file's content into the tables.

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use super::options::{SaveOptions, WriteFn};
 use super::reading::ReadFn;
-use super::{FormatError, Part, folded, html, svg};
+use super::{FormatError, Part, folded, html, recording, svg};
 
 /// A kind of file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +16,8 @@ pub enum Format {
     Html,
     /// Folded stacks.
     Folded,
+    /// All samples, with their times and threads.
+    Recording,
 }
 
 /// Properties of a format.
@@ -56,6 +58,15 @@ pub const FORMATS: &[Entry] = &[
         recognizes: |head| head.starts_with(b"<!DOCTYPE html"),
         read: None,
         write: Some(|part, options, out| html::write(part, &options.picture, out).map(|drawn| drawn.cut())),
+    },
+    Entry {
+        format: Format::Recording,
+        endings: &["flametop"],
+        what: "a recording, to be opened again",
+        shows_lines: false,
+        recognizes: recording::recognizes,
+        read: Some(recording::open),
+        write: None,
     },
     Entry {
         format: Format::Folded,
@@ -172,7 +183,7 @@ mod tests {
             assert_eq!(Format::of_ending(entry.format.ending()), Some(entry.format));
             for ending in entry.endings {
                 assert_eq!(Format::of_ending(&ending.to_uppercase()), Some(entry.format), "{ending}");
-                assert!(described().contains(&format!(".{ending}")), "{ending}");
+                assert_eq!(described().contains(&format!(".{ending}")), entry.write.is_some(), "{ending}");
             }
         }
         // A file that cannot be opened is refused with advice. Only the last row takes what no other row recognizes.

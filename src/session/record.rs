@@ -417,7 +417,7 @@ fn title(options: &cli::Record, snapshot: &Snapshot) -> String {
 /// Describes the counts of a source, in a line.
 fn describe_event(event: &EventStatus) -> String {
     let mut line = format!("{}: {} events, stacks of {}", event.name, event.events, event.stacks);
-    let mut how = vec![event.how.to_owned()];
+    let mut how = vec![event.how.to_string()];
     if event.places > 1 {
         how.push(format!("{} places", event.places));
     }
@@ -583,7 +583,7 @@ mod tests {
     fn what_was_passed_over_is_told_in_the_count_or_beside_it() {
         let event = EventStatus {
             name: "vfs_read".to_owned(),
-            how: "fentry",
+            how: "fentry".into(),
             places: 1,
             events: 12,
             stacks: 3,

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use crate::cli;
 use crate::formats::{Destination, Opened, open};
 use crate::locks;
-use crate::profile::{Capabilities, Grouping, Names, Profile, Query};
+use crate::profile::{Capabilities, Grouping, Profile, Query};
 use crate::ui::{App, Compare, Message, Status};
 
 use super::config;
@@ -29,9 +29,9 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     let shared = Shared::of_file(&runtime);
     let baseline = Arc::new(RwLock::new(Profile::fixed(Capabilities::STACKS)));
     // A saved difference contains its own baseline.
-    let opened = read(&options.file, &shared.names(), &shared.profile, options.baseline.is_none().then_some(&*baseline))?;
+    let opened = read(&options.file, &shared, &shared.profile, options.baseline.is_none().then_some(&*baseline))?;
     if let Some(file) = &options.baseline {
-        read(file, &shared.names(), &baseline, None)?;
+        read(file, &shared, &baseline, None)?;
     }
     let is_compared = options.baseline.is_some() || opened.is_difference;
     let engine = if is_compared { shared.engine().with_baseline(baseline) } else { shared.engine() };
@@ -65,7 +65,7 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
 }
 
 /// Reads a file. If `before` is given, the baseline of a difference goes into it.
-fn read(file: &Path, names: &Names, profile: &RwLock<Profile>, before: Option<&RwLock<Profile>>) -> Result<Opened> {
+fn read(file: &Path, shared: &Shared, profile: &RwLock<Profile>, before: Option<&RwLock<Profile>>) -> Result<Opened> {
     let what = || if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() };
     let input: Box<dyn Read> = if file == Path::new("-") {
         Box::new(io::stdin().lock())
@@ -78,7 +78,8 @@ fn read(file: &Path, names: &Names, profile: &RwLock<Profile>, before: Option<&R
     };
     let mut profile = locks::write(profile);
     let mut before = before.map(locks::write);
-    open(input, &mut Destination { names, profile: &mut profile, before: before.as_deref_mut() }).with_context(what)
+    let (names, processes) = (&*shared.names(), &*shared.processes);
+    open(input, &mut Destination { names, processes, profile: &mut profile, before: before.as_deref_mut() }).with_context(what)
 }
 
 /// Describes defects of the file for the reader.

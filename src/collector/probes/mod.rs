@@ -405,7 +405,7 @@ impl Attached {
     }
 
     fn finish(&mut self, mechanism: Mechanism, places: usize, program: Programs) {
-        self.status.how = mechanism.name();
+        self.status.how = mechanism.name().into();
         self.status.places += places;
         self.programs.push(program);
     }

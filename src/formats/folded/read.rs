@@ -179,7 +179,7 @@ pub(in crate::formats) fn open(input: &mut dyn BufRead, into: &mut Destination<'
     if report.fractional > 0 {
         remarks.push(format!("{} counts were rounded", report.fractional));
     }
-    Ok(Opened { remarks, is_difference: report.is_difference })
+    Ok(Opened { remarks, is_difference: report.is_difference, ..Opened::default() })
 }
 
 /// Processes the lines one by one.

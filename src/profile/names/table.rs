@@ -316,6 +316,11 @@ impl Names {
         }
     }
 
+    /// Returns a number that changes whenever the frame gets other labels.
+    pub(crate) fn naming(&self, id: FrameId) -> Option<u32> {
+        Some(self.frames.entry(id)?.naming.load(Ordering::Acquire))
+    }
+
     /// Visits the labels of a frame, root first. There is almost always one.
     pub fn labels_of(&self, id: FrameId, mut each: impl FnMut(LabelId)) {
         let Some(entry) = self.frames.entry(id) else { return };

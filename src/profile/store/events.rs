@@ -1,5 +1,7 @@
 //! Sources of events: stacks are taken at events instead of by a clock.
 
+use std::borrow::Cow;
+
 use crate::profile::ids::EventSource;
 
 /// The status of a source of events.
@@ -10,7 +12,7 @@ pub struct EventStatus {
     /// Its name, as the user gave it.
     pub name: String,
     /// The method of attachment, such as `fentry`.
-    pub how: &'static str,
+    pub how: Cow<'static, str>,
     /// The number of places where it is attached.
     pub places: usize,
     /// Number of events so far: exact.

@@ -9,7 +9,7 @@ use rustc_hash::FxBuildHasher;
 use crate::profile::ids::{FileNamespace, FrameId, ProcessAddress, Tgid, Timestamp, UserId};
 
 /// The state of a process now, or at its exit.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Process {
     /// Arguments joined by spaces; safe to print; empty for kernel threads and for processes that were too short-lived.
     pub command_line: Arc<str>,

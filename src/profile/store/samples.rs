@@ -238,10 +238,23 @@ impl SampleStore {
         if let Some(last) = self.last_time() {
             sample.time = sample.time.max(last);
         }
+        self.add(sample);
+    }
+
+    /// Adds a sample with its own time. If samples are added out of order, [`sort`](Self::sort) must follow.
+    pub(crate) fn add(&mut self, sample: Sample) {
         self.open.push(sample);
         if self.open.len() == CHUNK {
             self.sealed.push_back(std::mem::replace(&mut self.open, Vec::with_capacity(CHUNK)).into());
         }
+    }
+
+    /// Orders the samples by time. Samples of the same time keep their order.
+    pub(crate) fn sort(&mut self) {
+        let mut all: Vec<Sample> = self.slices_from(0).flatten().copied().collect();
+        *self = SampleStore { first: self.first, ..SampleStore::default() };
+        all.sort_by_key(|sample| sample.time);
+        all.into_iter().for_each(|sample| self.add(sample));
     }
 
     /// Returns the number of samples in the store.

@@ -7,7 +7,7 @@ fn row(source: u8, name: &str, events: u64) -> EventStatus {
     EventStatus {
         source: EventSource(source),
         name: name.to_owned(),
-        how: "fentry",
+        how: "fentry".into(),
         places: 1,
         events,
         stacks: 10,
