@@ -1,6 +1,6 @@
 //! The live view of the whole machine, of some processes, or of a command.
 
-use crate::session::clock::{local_offset, save_offer, to_wall};
+use crate::session::clock::{local_offset, save_offer};
 use crate::session::event_commands::spawn;
 use crate::session::looks::theme;
 use crate::session::options::{folding, limits};
@@ -12,26 +12,24 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, watch};
 
 use crate::allocator::keep_little_memory;
 use crate::cli;
-use crate::collector::{CgroupPaths, Cgroups, features};
 use crate::formats::save::{SaveError, create};
 use crate::locks;
 use crate::privileges;
-use crate::profile::{Capabilities, Query, Request, Target, Tgid, UserId};
+use crate::profile::{Capabilities, Query, Request, Target, Tgid};
 use crate::ui::{self, App, Event, Message, Span, Status};
 
-use super::child::{Child, Ending, Output, Terms, read_lines};
-use super::cost::{Cost, CostOfProbes, own_heap, own_memory};
+use super::child::{Child, Output, Terms, read_lines};
 use super::options::duties;
 use super::runtime::runtime;
-use super::sampling::{END_WITHIN, Ended, LIVE_WINDOW, Sampling, Watcher};
+use super::sampling::{END_WITHIN, Ended, LIVE_WINDOW, Sampling};
 use super::screen::ends;
+use super::status::StatusMaker;
 use super::terminal::need_a_terminal;
-use super::user::{User, all_users, runs_as_root};
+use super::user::{User, runs_as_root};
 use super::{config, event_targets};
 
 /// The newest lines of a command's output that its pane keeps, and the interval between two updates of the pane.
@@ -78,10 +76,10 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     app.scene.output_open = has_pane;
     app.scene.message = as_root.map(|text| Message { text, bad: false });
 
-    let first = first_status(&sampling.watcher(), options.sampling.frequency);
-    app.scene.status = first.clone();
+    let maker = StatusMaker::new(sampling.watcher(), &shared, options.sampling.frequency, local_offset);
+    app.scene.status = maker.first();
     let (ends, link) = ends();
-    ends.status.send_replace(first.clone());
+    ends.status.send_replace(maker.first());
     if let Some(output) = output {
         show_output(output, &runtime, ends.events.clone());
     }
@@ -93,7 +91,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
         ends.spawn_signals()?;
         // Runs outside the drawing thread, which reads no files and waits for no lock.
         let channels = (ends.requests.clone(), ends.status.clone());
-        let watching = tokio::spawn(watch_status(sampling.watcher(), shared.clone(), first, local_offset, channels));
+        let watching = tokio::spawn(watch_status(maker, channels));
         let outcome = tokio::select! {
             outcome = ui::run(app, link) => outcome.context("the screen failed"),
             outcome = watching => outcome.unwrap_or_else(|_| bail!("the thread that watches the run failed; please report this")),
@@ -162,113 +160,19 @@ fn start_child(options: &cli::Live) -> Result<Option<Child>> {
 
 /// Sends the state of the run to the screen once a second. Returns only if sampling failed.
 async fn watch_status(
-    sampling: Watcher,
-    shared: Shared,
-    first: Status,
-    local_offset: Option<i64>,
+    mut maker: StatusMaker,
     (requests, status): (watch::Receiver<Request>, watch::Sender<Status>),
 ) -> Result<()> {
-    let mut cost = Cost::new();
-    let mut probes = CostOfProbes::default();
     let mut tick = tokio::time::interval(Duration::from_secs(1));
-    let mut stood = None;
-    let mut around = Around::default();
     loop {
         tick.tick().await;
-        around = around.look(&shared).await;
-        let ended = sampling.ended();
-        let told = sampling.told();
+        let looked = tokio::task::spawn_blocking(|| maker.look_around());
+        maker = looked.await.context("looking at the machine failed; please report this")?;
+        let memory = requests.borrow().memory;
+        let (now, ended) = maker.make(memory);
         if let Some(Ended::Failed(why)) = ended {
             bail!("sampling stopped: {why}");
         }
-        let own_cpu = cost.measure();
-        let probes_cpu = probes.measure(&told.events);
-        let (own_memory, own_mapped) = own_memory();
-        // It takes about a millisecond, so it is done only while the memory figures are on screen.
-        let own_heap = if requests.borrow().memory { own_heap() } else { None };
-        let elapsed = if ended.is_some() { stood.unwrap_or_default() } else { sampling.since.elapsed().as_secs() };
-        stood = Some(elapsed);
-        status.send_replace(Status {
-            clock: told.ticks,
-            events: told.events.into(),
-            online: Arc::clone(&around.online),
-            cgroups: Arc::clone(&around.paths),
-            users: Arc::clone(&around.users),
-            wall: local_offset.and_then(to_wall),
-            elapsed,
-            live: ended.is_none(),
-            ended: ended.map(|ended| match ended {
-                Ended::Target(Ending { short, words, status }) => ui::Ended { short, words, failed: status != 0 },
-                Ended::Failed(words) => ui::Ended { short: "ended".to_owned(), words, failed: true },
-            }),
-            own_cpu,
-            probes_cpu,
-            own_memory,
-            own_mapped,
-            own_heap,
-            own_left_out: told.own_left_out,
-            problems: problems(&shared),
-            notes: told.notes,
-            unread: told.unread,
-            ..first.clone()
-        });
+        status.send_replace(now);
     }
-}
-
-/// Returns the status before anything has been measured. Nothing in it takes time to read, so the first picture has it.
-fn first_status(sampling: &Watcher, frequency: u32) -> Status {
-    let told = sampling.told();
-    Status {
-        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-        source: format!("{} {frequency} Hz", told.clock),
-        clock: told.ticks,
-        events: told.events.into(),
-        frequency,
-        cpus: sampling.cpus,
-        live: true,
-        ..Status::default()
-    }
-}
-
-/// Facts for pickers and tables that samples lack: the CPUs that are on, the names of cgroups and users.
-#[derive(Default)]
-struct Around {
-    cgroups: Option<Cgroups>,
-    paths: Arc<CgroupPaths>,
-    online: Arc<[u16]>,
-    users: Arc<FxHashMap<UserId, Arc<str>>>,
-    /// Reading many cgroups takes time: at most a fiftieth of all time is spent on it.
-    rest_until: Option<Instant>,
-}
-
-impl Around {
-    /// Reads the facts again, on a thread that may wait for files.
-    async fn look(mut self, shared: &Shared) -> Around {
-        if self.rest_until.is_some_and(|until| Instant::now() < until) {
-            return self;
-        }
-        let profile = Arc::clone(&shared.profile);
-        let looked = tokio::task::spawn_blocking(move || {
-            let began = Instant::now();
-            let wanted = locks::read(&profile).threads.cgroups();
-            self.paths = self.cgroups.get_or_insert_with(Cgroups::new).paths(&wanted);
-            self.online = features::cpus_on().into();
-            if self.users.is_empty() {
-                self.users = Arc::new(all_users());
-            }
-            self.rest_until = Some(Instant::now() + began.elapsed() * 50);
-            self
-        });
-        looked.await.unwrap_or_default()
-    }
-}
-
-fn problems(shared: &Shared) -> Vec<ui::Problem> {
-    let describe = |problem: crate::symbolize::Problem| ui::Problem {
-        path: problem.path.to_string(),
-        reason: problem.reason.to_string(),
-        unnamed: problem.unnamed,
-        remedy: problem.reason.remedy().to_owned(),
-    };
-    shared.symbolizer.problems().into_iter().take(100).map(describe).collect()
 }

@@ -39,6 +39,8 @@ mod runtime;
 mod sampling;
 pub(crate) mod screen;
 mod shared;
+#[cfg(feature = "live")]
+mod status;
 mod terminal;
 mod unwind_check;
 #[cfg(feature = "live")]
