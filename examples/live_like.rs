@@ -60,7 +60,7 @@ fn main() {
     let handle = runtime.handle().clone();
     let engine = std::thread::spawn(move || {
         let mut engine = Engine::new(names, Arc::default(), profile);
-        answer_requests(&mut engine, &mut new_requests, &snapshots, &stopped, true, &handle);
+        answer_requests(&mut engine, &mut new_requests, &snapshots, &stopped, None, &handle);
     });
     runtime.block_on(flametop::ui::run(app, link)).expect("the terminal failed");
     stop.send_replace(flametop::ui::Stop::Asked);

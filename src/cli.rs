@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+#[cfg(feature = "live")]
+use crate::formats::Format;
+
 /// Headings of the help.
 #[cfg(feature = "live")]
 const SAMPLES: &str = "What to sample";
@@ -56,10 +59,10 @@ pub struct Cli {
 /// A subcommand.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Sample without a screen, and write a flame graph or folded stacks
+    /// Sample without a screen, and write a flame graph, a recording or folded stacks
     #[cfg(feature = "live")]
     Record(Record),
-    /// Open a file of folded stacks in the same views
+    /// Open a recording or a file of folded stacks in the same views
     View(View),
     /// Check what this machine supports and how to fix what is missing
     #[cfg(feature = "live")]
@@ -291,6 +294,9 @@ pub struct Record {
     /// Write to this file
     #[arg(short, long, value_name = "FILE", help = output_help(), help_heading = FILE)]
     pub output: Option<PathBuf>,
+    /// Write this kind of file, whatever its name ends in: svg, html, folded, flametop
+    #[arg(long, value_name = "KIND", value_parser = parse_format, help_heading = FILE)]
+    pub format: Option<Format>,
     /// Replace an existing file
     #[arg(long, help_heading = FILE)]
     pub force: bool,
@@ -317,7 +323,7 @@ pub struct Record {
 /// Options of `view`.
 #[derive(Args, Debug, Clone)]
 pub struct View {
-    /// Open this file of folded stacks, plain or compressed by gzip, zstd or xz; - is standard input
+    /// Open this recording or file of folded stacks, plain or compressed by gzip, zstd or xz; - is standard input
     pub file: PathBuf,
     /// Show the difference from this file
     #[arg(short, long, value_name = "FILE")]
@@ -370,6 +376,13 @@ fn output_help() -> String {
         "Write to this file: {formats}; - is standard output (the command's own output then goes to standard error) \
          [default: flametop-COMMAND-DATE.svg in this directory]"
     )
+}
+
+#[cfg(feature = "live")]
+fn parse_format(text: &str) -> Result<Format, String> {
+    let kinds = crate::formats::table::offered_endings();
+    let known = || kinds.iter().map(|ending| ending.trim_start_matches('.')).collect::<Vec<_>>().join(", ");
+    Format::of_ending(text.trim_start_matches('.')).ok_or_else(|| format!("flametop writes {}", known()))
 }
 
 #[cfg(feature = "live")]

@@ -109,8 +109,8 @@ pub enum FormatError {
     /// A recording without samples.
     #[error("the recording has no samples")]
     NoSamples,
-    /// No writer is known.
-    #[error("files of this format can be opened but not written")]
+    /// The format holds samples, not the tree of a view.
+    #[error("a view cannot be written as a recording")]
     NotWritten,
     /// A tree without weight.
     #[error("there is nothing to save yet: there are no samples, or the filters exclude all")]

@@ -66,7 +66,7 @@ pub const FORMATS: &[Entry] = &[
         shows_lines: false,
         recognizes: recording::recognizes,
         read: Some(recording::open),
-        write: None,
+        write: Some(|_, _, _| Err(FormatError::NotWritten)),
     },
     Entry {
         format: Format::Folded,
@@ -98,7 +98,7 @@ const fn foreign(magic: &'static [u8], what: &'static str, advice: &'static str)
 const FOREIGN: &[Foreign] = &[
     foreign(b"BZh", "bzip2-compressed data", "unpack it with `bzip2 -dc` first"),
     foreign(b"PERFILE2", "a perf recording", "convert it to folded stacks with `perf script | inferno-collapse-perf`"),
-    foreign(b"\x7fELF", "an executable", "give a file of folded stacks"),
+    foreign(b"\x7fELF", "an executable", "give a recording, or record it with `flametop record`"),
     foreign(b"<?xml", "XML, perhaps a finished flame graph", "give the folded stacks it was made from"),
     foreign(b"<!DOCTYPE html", "an HTML page, perhaps a finished flame graph", "give the folded stacks it was made from"),
 ];
@@ -125,6 +125,11 @@ impl Format {
     /// Returns the ending of its files, without the dot.
     pub fn ending(self) -> &'static str {
         self.entry().and_then(|entry| entry.endings.first()).copied().unwrap_or_default()
+    }
+
+    /// Returns whether such files have samples with their times, and not the tree of a view.
+    pub fn has_samples(self) -> bool {
+        self == Format::Recording
     }
 
     /// Writes a part of a tree. Returns a description of omitted parts, as half a sentence.
@@ -193,11 +198,12 @@ mod tests {
         }
         assert_eq!(FORMATS.iter().position(|entry| (entry.recognizes)(b"main;f 1")), Some(FORMATS.len() - 1));
         assert_eq!(Format::of_ending("png"), None);
-        assert_eq!(known_endings(), ".svg, .html, .htm, .folded and .txt");
-        assert_eq!(offered_endings(), [".svg", ".html", ".folded"]);
+        assert_eq!(known_endings(), ".svg, .html, .htm, .flametop, .folded and .txt");
+        assert_eq!(offered_endings(), [".svg", ".html", ".flametop", ".folded"]);
         assert_eq!(
             described(),
-            ".svg (a flame graph for a browser), .html or .htm (a flame graph with a table of functions), .folded or .txt (folded stacks)"
+            ".svg (a flame graph for a browser), .html or .htm (a flame graph with a table of functions), \
+             .flametop (a recording, to be opened again), .folded or .txt (folded stacks)"
         );
     }
 }

@@ -8,13 +8,13 @@ use crate::ui::SaveOffer;
 
 /// Returns the file name and the formats that the screen offers at `w`. The name contains the time in UTC.
 pub(super) fn save_offer() -> SaveOffer {
-    SaveOffer { name: || picture_name(None), endings: offered_endings() }
+    SaveOffer { name: || file_name(Format::Svg, None), endings: offered_endings() }
 }
 
-/// Returns a name for a picture made now. It contains the command's name, if there is a command.
-pub(super) fn picture_name(command: Option<&str>) -> String {
+/// Returns a name for a file made now. It contains the command's name, if there is a command.
+pub(super) fn file_name(format: Format, command: Option<&str>) -> String {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-    default_name(Format::Svg, command, DateTime::from_unix(now.tv_sec, 0))
+    default_name(format, command, DateTime::from_unix(now.tv_sec, 0))
 }
 
 /// Returns the line below the title of a saved picture: these facts and the time in UTC.

@@ -84,7 +84,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
         show_output(output, &runtime, ends.events.clone());
     }
     let outcome = runtime.block_on(async {
-        let engine = ends.spawn_engine(shared.engine(), true)?;
+        let engine = ends.spawn_engine(shared.engine(), None)?;
         ends.spawn_saver(&shared, options.looks.icicle);
         ends.spawn_readers(&shared);
         spawn(&ends, sampling.orders(), watched);
@@ -166,7 +166,10 @@ async fn watch_status(
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     loop {
         tick.tick().await;
-        let looked = tokio::task::spawn_blocking(|| maker.look_around());
+        let looked = tokio::task::spawn_blocking(|| {
+            maker.look_around();
+            maker
+        });
         maker = looked.await.context("looking at the machine failed; please report this")?;
         let memory = requests.borrow().memory;
         let (now, ended) = maker.make(memory);

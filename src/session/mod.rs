@@ -7,6 +7,7 @@
 //! main thread:        keys, Snapshot, Status ─► App ─► screen
 //! ```
 
+mod about;
 #[cfg(feature = "live")]
 mod child;
 mod clock;
@@ -34,9 +35,12 @@ mod print_names;
 mod progress;
 #[cfg(feature = "live")]
 mod record;
+#[cfg(feature = "live")]
+mod recording;
 mod runtime;
 #[cfg(feature = "live")]
 mod sampling;
+mod save_samples;
 pub(crate) mod screen;
 mod shared;
 #[cfg(feature = "live")]

@@ -3,7 +3,7 @@
 use crate::allocator::keep_little_memory;
 use crate::formats::save::Overwrite;
 use crate::formats::{Format, Part, SaveOptions};
-use crate::session::clock::{below_title, now, picture_name};
+use crate::session::clock::{below_title, file_name, local_offset, now};
 use crate::session::lines::{LINES_WITHIN, lines_of};
 use crate::session::looks::palette_of;
 use crate::session::options::{folding, limits};
@@ -23,19 +23,21 @@ use tokio::sync::{mpsc, watch};
 use crate::cli;
 use crate::cpu_time;
 use crate::formats::folded::FoldedOptions;
-use crate::formats::save::{Pipe, SaveError, check, is_standard_output, remove_unfinished, save};
+use crate::formats::save::{Growing, Pipe, SaveError, check, is_standard_output, remove_unfinished, save};
 use crate::formats::svg::SvgOptions;
 use crate::locks;
 use crate::privileges;
 use crate::profile::{CallTree, EventStatus, LabelId, Query, Request, Snapshot, SourceLocation, Tgid, Totals, UserEnd, UserId};
-use crate::ui::{Sampled, fit_name, picture_facts, plain_name, process_title};
+use crate::ui::{Sampled, fit_name, format_bytes, picture_facts, plain_name, process_title};
 
 use super::child::{Child, Output, Terms, shown};
 use super::cost::own_memory;
 use super::event_targets;
 use super::options::duties;
+use super::recording::{Recording, Written};
 use super::runtime::runtime;
 use super::sampling::{CollectorStatus, END_WITHIN, Ended, Sampling, TABLES_WITHIN};
+use super::status::StatusMaker;
 use super::user::{User, runs_as_root};
 
 /// Longest wait for the names of [`Ours`] before the file is written. The wait for other names is [`END_WITHIN`]; after a signal, so is the
@@ -60,11 +62,14 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     let overwrite = if options.force { Overwrite::Yes } else { Overwrite::No };
     let output = options.output.clone().unwrap_or_else(|| usual_name(&options));
     let output = output.as_path();
-    let format = match check(output, overwrite) {
+    let format = match check(output, overwrite, options.format) {
         Err(SaveError::Exists { path }) => bail!("`{}` exists already; --force replaces it", path.display()),
         checked => checked?,
     };
-    let pipe = match Pipe::open(output) {
+    let local_offset = local_offset();
+    let growing = if format.has_samples() { Some(Growing::begin(output, overwrite)?) } else { None };
+    let pipe = if format.has_samples() { Ok(None) } else { Pipe::open(output) };
+    let pipe = match pipe {
         Err(SaveError::NoReader { path }) => {
             eprintln!(
                 "flametop: the pipe `{}` has no reader yet; the recording starts and waits for one at its end",
@@ -91,7 +96,14 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     let name = child.as_ref().map(|child| child.name.clone());
     let mut sampling = Sampling::start(&options.sampling, child, &shared)?;
     privileges::close();
-    let ended = runtime.block_on(wait(&sampling, &shared, options.duration, &mut signals));
+    let recording = match growing {
+        Some(file) => {
+            let maker = StatusMaker::new(sampling.watcher(), &shared, options.sampling.frequency, local_offset);
+            Some(Recording::start(file, maker, watched(&options), &shared)?)
+        }
+        None => None,
+    };
+    let ended = runtime.block_on(wait(&sampling, &shared, options.duration, &mut signals, recording.as_ref()));
     let by = Instant::now() + END_WITHIN;
     runtime.block_on(end(&sampling, by, name.as_deref(), &mut signals));
     if !sampling.finish(by) {
@@ -102,12 +114,21 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     }
     let by = by.max(Instant::now() + NAMES_AT_LEAST);
     runtime.block_on(settle(&shared, by, &Ours::find(user.as_ref()), &mut signals));
+    let written = recording.map(Recording::finish).transpose()?;
     let mut engine = shared.engine();
     let source = event_targets::first(&options.sampling.events);
     let query = Query { source, folding: folding(&options.sampling), ..Query::default() };
     let snapshot = engine.answer(&Request { query, ..Request::default() }, now());
-    if snapshot.tree.total() == 0 {
+    if written.as_ref().map_or(snapshot.tree.total(), |written| written.samples) == 0 {
         bail!(nothing(&options, output, &sampling.told()));
+    }
+    let status = match ended {
+        Some(Ended::Target(ref ending)) => ending.status,
+        Some(Ended::Failed(_)) | None => 0,
+    };
+    if let Some(written) = written {
+        report(&options, output, &snapshot, &sampling, ended.as_ref(), Outcome::Recording(written));
+        return Ok(status);
     }
     let pipe = match pipe {
         Some(pipe) => Some(pipe),
@@ -129,18 +150,33 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
         }
     });
     let cut = write(&options, output, format, &snapshot, sampled, lines, pipe)?;
-    report(&options, output, &snapshot, &sampling, ended.as_ref(), cut);
-    Ok(match ended {
-        Some(Ended::Target(ending)) => ending.status,
-        Some(Ended::Failed(_)) | None => 0,
-    })
+    report(&options, output, &snapshot, &sampling, ended.as_ref(), Outcome::Tree { cut });
+    Ok(status)
+}
+
+/// What was written.
+enum Outcome {
+    /// All samples.
+    Recording(Written),
+    /// A tree, and a note about parts that the file lacks.
+    Tree { cut: Option<String> },
+}
+
+/// Says which processes are sampled. Empty for all of them.
+fn watched(options: &cli::Record) -> String {
+    match (options.program.first(), options.sampling.pids.as_slice()) {
+        (Some(program), _) => format!("{} and children", shown(Path::new(program).file_name().unwrap_or(program))),
+        (None, []) => String::new(),
+        (None, [pid]) => format!("process {pid}"),
+        (None, pids) => format!("{} processes", pids.len()),
+    }
 }
 
 /// Returns the file name of a recording without `-o`, in the current directory.
 fn usual_name(options: &cli::Record) -> PathBuf {
     let command = options.program.first().and_then(|program| Path::new(program).file_name()).map(shown);
     let process = || options.sampling.pids.first().map(|pid| format!("pid-{pid}"));
-    picture_name(command.or_else(process).as_deref()).into()
+    file_name(options.format.unwrap_or(Format::Svg), command.or_else(process).as_deref()).into()
 }
 
 /// Returns where the command's output goes: it must not mix with the stacks.
@@ -211,7 +247,13 @@ impl Signals {
 }
 
 /// Waits for the end of sampling: the requested time, a signal, or the command's end. Shows the progress on a terminal.
-async fn wait(sampling: &Sampling, shared: &Shared, duration: Option<Duration>, signals: &mut Signals) -> Option<Ended> {
+async fn wait(
+    sampling: &Sampling,
+    shared: &Shared,
+    duration: Option<Duration>,
+    signals: &mut Signals,
+    recording: Option<&Recording>,
+) -> Option<Ended> {
     let deadline = duration.map(|duration| tokio::time::Instant::now() + duration);
     let mut progress = Progress::default();
     // Without a terminal nothing is due before the end: a wake-up costs more CPU time than a sample.
@@ -226,6 +268,7 @@ async fn wait(sampling: &Sampling, shared: &Shared, duration: Option<Duration>, 
         tokio::select! {
             () = signals.reach(Signals::ENDING) => break None,
             () = sleep_until(deadline) => break None,
+            () = failed(recording) => break None,
             ended = sampling.ended_unasked() => break Some(ended),
             _ = shows => tell(&progress.line(&locks::read(&shared.profile), sampling.since.elapsed(), duration)),
         }
@@ -233,6 +276,14 @@ async fn wait(sampling: &Sampling, shared: &Shared, duration: Option<Duration>, 
     signals.ending();
     tell("");
     outcome
+}
+
+/// Waits until the recording cannot be written any more.
+async fn failed(recording: Option<&Recording>) {
+    match recording {
+        Some(recording) => recording.failed().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Ends sampling and the command, at the latest at `by`.
@@ -462,7 +513,7 @@ fn report(
     snapshot: &Snapshot,
     sampling: &Sampling,
     ended: Option<&Ended>,
-    cut: Option<String>,
+    outcome: Outcome,
 ) {
     let mut lines = Vec::new();
     if let Some(Ended::Target(ending)) = ended {
@@ -474,7 +525,19 @@ fn report(
     lines.extend(told.comparison);
     lines.extend(told.unread);
     let what = snapshot.unit.word();
-    let mut line = format!("{} {what} written to {}", snapshot.tree.total(), output.display());
+    let mut losses = snapshot.losses;
+    let mut line = match &outcome {
+        Outcome::Tree { .. } => format!("{} {what} written to {}", snapshot.tree.total(), output.display()),
+        Outcome::Recording(Written { bytes, samples, missed }) => {
+            // The file also has what the store has dropped since.
+            (losses.over_memory, losses.aged_out) = (*missed, 0);
+            format!(
+                "{samples} samples written to {} ({})",
+                output.display(),
+                format_bytes(usize::try_from(*bytes).unwrap_or(usize::MAX))
+            )
+        }
+    };
     if let [first, _, ..] = options.sampling.events.as_slice() {
         line.push_str(&format!(", of {first} only"));
     }
@@ -482,7 +545,9 @@ fn report(
         line.push_str(&format!(", {:.1} % of user stacks complete", totals.complete as f64 * 100.0 / totals.user as f64));
     }
     lines.push(line);
-    lines.extend(cut);
+    if let Outcome::Tree { cut } = outcome {
+        lines.extend(cut);
+    }
     let reasons = incomplete(totals);
     if reasons.iter().any(|reason| reason.ends_with(UserEnd::Gap.explain().0)) {
         lines.extend(reasons);
@@ -490,7 +555,6 @@ fn report(
     } else {
         lines.extend(reasons);
     }
-    let losses = &snapshot.losses;
     for (count, what) in [
         (losses.ring_full, "samples lost: ring buffer full (lower the rate with -F)"),
         (losses.events_lost, "process events lost (mappings, names, exits); some frames may have no name"),

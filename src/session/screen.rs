@@ -1,8 +1,10 @@
 //! Connects a session to the screen: the engine thread, saving, signals, and the channels between them. Used by the live view and by the
 //! view of a file.
 
+use crate::session::about::about_of;
 use crate::session::clock::{below_title, now};
 use crate::session::lines::{LINES_WITHIN, lines_of};
+use crate::session::save_samples::save_samples;
 use crate::session::shared::Shared;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,8 +16,8 @@ use tokio::sync::{mpsc, watch};
 use crate::formats::folded::FoldedOptions;
 use crate::formats::save::{self, Overwrite, SaveError, expand_home};
 use crate::formats::svg::SvgOptions;
-use crate::formats::{Format, FormatError, Part, SaveOptions};
-use crate::profile::{Addresses, Engine, FrameId, LabelId, Request, Snapshot};
+use crate::formats::{About, Format, FormatError, Part, SaveOptions};
+use crate::profile::{Addresses, Engine, FrameId, LabelId, Request, Snapshot, Timestamp};
 use crate::ui::{Event, EventCommand, Link, Place, SaveRequest, Saved, Status, Stop, fit_name, plain_name};
 
 /// Interval between two pictures while samples come in; it is shorter at first. Four pictures a second are promised, and a busy machine
@@ -76,9 +78,9 @@ impl Ends {
         self.stop.send_replace(Stop::Asked);
     }
 
-    /// Starts the engine's thread, which answers the newest request at once. If `live`, it answers the same request again as samples come
-    /// in.
-    pub(super) fn spawn_engine(&self, mut engine: Engine, live: bool) -> Result<std::thread::JoinHandle<()>> {
+    /// Starts the engine's thread, which answers the newest request at once. While samples come in, it answers the same request again. For
+    /// samples that have all been taken, `end` is the moment of every answer.
+    pub(super) fn spawn_engine(&self, mut engine: Engine, end: Option<Timestamp>) -> Result<std::thread::JoinHandle<()>> {
         let mut requests = self.requests.clone();
         let snapshots = self.snapshots.clone();
         let stop = self.stop.clone();
@@ -91,7 +93,7 @@ impl Ends {
             if handle.block_on(requests.changed()).is_err() {
                 return;
             }
-            answer_requests(&mut engine, &mut requests, &snapshots, &stop.subscribe(), live, &handle);
+            answer_requests(&mut engine, &mut requests, &snapshots, &stop.subscribe(), end, &handle);
         };
         std::thread::Builder::new().name("flametop-engine".to_owned()).spawn(body).context("failed to start a thread")
     }
@@ -122,11 +124,13 @@ impl Ends {
     /// `is_icicle`.
     pub(super) fn spawn_saver(&self, shared: &Shared, is_icicle: bool) {
         let Some(mut saves) = self.saves.take() else { return };
-        let (shared, events) = (shared.clone(), self.events.clone());
+        let (shared, events, status) = (shared.clone(), self.events.clone(), self.status.subscribe());
         tokio::task::spawn_blocking(move || {
             while let Some(mut order) = saves.blocking_recv() {
                 order.path = expand_home(&order.path);
-                let saved = match save_view(&order, &shared, is_icicle) {
+                let watched = order.watched.clone().unwrap_or_default();
+                let about = About { watched, ..about_of(&status.borrow()) };
+                let saved = match save_view(&order, &shared, &about, is_icicle) {
                     Ok((saved, cut)) => Saved::Done { path: order.path, bytes: saved.bytes, cut },
                     Err(SaveError::Exists { .. }) => Saved::Exists(order.path),
                     Err(error) => Saved::Failed(error.to_string()),
@@ -152,14 +156,15 @@ impl Ends {
     }
 }
 
-/// Answers the newest request as soon as it comes. If `live`, answers the same request again as samples come in. Ends when `stop` says so,
-/// or when the screen has closed its end of a channel. Public for `examples/live_like.rs`, which measures with it.
+/// Answers the newest request as soon as it comes, and the same request again as samples come in. If all samples have been taken, `end` is
+/// the moment of every answer. Ends when `stop` says so, or when the screen has closed its end of a channel. Public for
+/// `examples/live_like.rs`, which measures with it.
 pub fn answer_requests(
     engine: &mut Engine,
     requests: &mut watch::Receiver<Request>,
     snapshots: &watch::Sender<Arc<Snapshot>>,
     stop: &watch::Receiver<Stop>,
-    live: bool,
+    end: Option<Timestamp>,
     handle: &tokio::runtime::Handle,
 ) {
     let began = Instant::now();
@@ -167,10 +172,10 @@ pub fn answer_requests(
     while goes_on() {
         let request = requests.borrow_and_update().clone();
         let answered = Instant::now();
-        if snapshots.send(Arc::new(engine.answer(&request, now()))).is_err() || !goes_on() {
+        if snapshots.send(Arc::new(engine.answer(&request, end.unwrap_or_else(now)))).is_err() || !goes_on() {
             return;
         }
-        let pause = match (live, began.elapsed() < Duration::from_secs(2)) {
+        let pause = match (end.is_none(), began.elapsed() < Duration::from_secs(2)) {
             (false, _) => Duration::from_secs(3600),
             (true, true) => PICTURE_AT_FIRST,
             // Pictures never take more than a quarter of the time.
@@ -226,13 +231,21 @@ impl Drop for StopWhenDropped {
 }
 
 /// Writes the view on screen to a file. Also returns a note about parts that the file lacks.
-fn save_view(order: &SaveRequest, shared: &Shared, is_icicle: bool) -> Result<(save::Saved, Option<String>), SaveError> {
+fn save_view(
+    order: &SaveRequest,
+    shared: &Shared,
+    about: &About,
+    is_icicle: bool,
+) -> Result<(save::Saved, Option<String>), SaveError> {
     let format = Format::of(&order.path)?;
+    let overwrite = if order.overwrite { Overwrite::Yes } else { Overwrite::No };
+    if format.has_samples() {
+        return Ok((save::save(&order.path, overwrite, |out| save_samples(shared, &order.query, about, out))?, None));
+    }
     let mut tree = Arc::clone(&order.tree);
     if order.one > 1 && order.difference.is_none() {
         Arc::make_mut(&mut tree).divide(order.one);
     }
-    let overwrite = if order.overwrite { Overwrite::Yes } else { Overwrite::No };
     let zoom = Place { path: order.zoom.clone(), rest: false };
     let (root, _) = zoom.find(&tree);
     let part = Part { tree: &tree, difference: order.difference.as_deref(), labels: &order.names.labels, root };

@@ -52,6 +52,11 @@ impl Shared {
         self.names_of_file.clone().or_else(current).unwrap_or_default()
     }
 
+    /// Returns the name tables of a profile's ids. For callers that hold its lock.
+    pub(super) fn names_of(&self, profile: &Profile) -> Arc<Names> {
+        profile.names().map(Arc::clone).or_else(|| self.names_of_file.clone()).unwrap_or_default()
+    }
+
     /// Makes an engine that answers requests about these tables.
     pub(super) fn engine(&self) -> Engine {
         Engine::new(self.names(), Arc::clone(&self.processes), Arc::clone(&self.profile))

@@ -62,9 +62,8 @@ impl StatusMaker {
     }
 
     /// Reads the names of cgroups and users, and which CPUs are on. May wait for files.
-    pub(super) fn look_around(mut self) -> StatusMaker {
+    pub(super) fn look_around(&mut self) {
         self.around.look(&self.shared);
-        self
     }
 
     /// Returns the status, and how sampling ended, if it has. The sizes of the heap take about a millisecond.

@@ -1,6 +1,7 @@
 //! Shows a file in the views of the live view.
 
-use crate::session::clock::save_offer;
+use crate::session::about::status_of;
+use crate::session::clock::{now, save_offer};
 use crate::session::looks::theme;
 use crate::session::shared::Shared;
 use std::fs::File;
@@ -40,19 +41,28 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     } else {
         options.file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     };
-    let query = Query { grouping: Grouping::None, ..Query::default() };
     let capabilities = locks::read(&shared.profile).capabilities();
+    let grouping = if capabilities.threads { Grouping::Name } else { Grouping::None };
+    let source = locks::read(&shared.profile).samples.get(0).map(|first| first.source).filter(|_| capabilities.events);
+    let query = Query { grouping, source, ..Query::default() };
     let mut app = App::new(shared.names(), theme(&options.looks, &settings), query, capabilities, save_offer());
     app.scene.keys = settings.keys;
     app.scene.message = remark(&opened);
     if is_compared {
         app.scene.compare = Compare::with_file();
     }
-    app.scene.status = Status { host: crate::profile::sanitize(&name).into_owned(), ..Status::default() };
+    let end = opened.until.unwrap_or_else(now);
+    let name = crate::profile::sanitize(&name);
+    let begin = locks::read(&shared.profile).sampled(end).map_or(end, |(begin, _)| begin);
+    app.scene.status = match &opened.about {
+        Some(about) => status_of(about, &name, end.since(begin) / 1_000_000_000),
+        None => Status { host: name.into_owned(), ..Status::default() },
+    };
+    app.scene.everything = opened.about.as_ref().map(|about| about.watched.clone()).filter(|watched| !watched.is_empty());
     let (ends, link) = ends();
     ends.status.send_replace(app.scene.status.clone());
     let outcome = runtime.block_on(async {
-        let engine = ends.spawn_engine(engine, false)?;
+        let engine = ends.spawn_engine(engine, Some(end))?;
         ends.spawn_saver(&shared, options.looks.icicle);
         ends.spawn_readers(&shared);
         ends.spawn_signals()?;
@@ -72,7 +82,7 @@ fn read(file: &Path, shared: &Shared, profile: &RwLock<Profile>, before: Option<
     } else {
         let opened = File::open(file).with_context(|| format!("failed to open {}", what()))?;
         if opened.metadata().is_ok_and(|about| about.is_dir()) {
-            anyhow::bail!("{} is a directory; give a file of folded stacks", what());
+            anyhow::bail!("{} is a directory; give a file", what());
         }
         Box::new(opened)
     };

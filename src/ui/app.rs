@@ -446,7 +446,7 @@ impl App {
             Saved::Exists(path) => {
                 if let Some(order) = self.pending_save.take() {
                     let question = format!("{} exists. Overwrite it?", path.display());
-                    let yes = Effect::Save(SaveRequest { overwrite: true, ..order });
+                    let yes = Effect::Save(Box::new(SaveRequest { overwrite: true, ..order }));
                     self.overlay = Some(Overlay::Confirm(Confirm { question, yes, no: "not saved" }));
                 }
                 None

@@ -36,19 +36,7 @@ impl Scene {
         if self.snapshot.amount() == 0 {
             return self.say("there are no samples to compare with".to_owned());
         }
-        let now = self.snapshot.now;
-        let range = match self.range() {
-            TimeRange::Last(span) => TimeRange::Between(Timestamp(now.0.saturating_sub(span)), now),
-            TimeRange::Between(from, to) => TimeRange::Between(from, to.min(now)),
-            // Samples that weigh a tenth or more.
-            TimeRange::Fading(half_life, to) => {
-                let to = to.min(now);
-                TimeRange::Between(Timestamp(to.0.saturating_sub(half_life * 10 / 3)), to)
-            }
-            // Samples of a file have no time.
-            TimeRange::All if !self.has().time => TimeRange::All,
-            TimeRange::All => TimeRange::Between(Timestamp(0), now),
-        };
+        let range = self.fixed_range();
         self.compare.marks += 1;
         self.compare.before = None;
         self.compare.baseline = Some(Mark { number: self.compare.marks, query: Query { range, ..self.query.clone() } });
@@ -60,6 +48,23 @@ impl Scene {
         };
         // The chip shows how many samples the baseline has. The count may still grow: some earlier samples have yet to arrive.
         self.say(format!("the samples shown are the baseline{what}"));
+    }
+
+    /// Returns the time on screen as a range that does not depend on the present.
+    pub(super) fn fixed_range(&self) -> TimeRange {
+        let now = self.snapshot.now;
+        match self.range() {
+            TimeRange::Last(span) => TimeRange::Between(Timestamp(now.0.saturating_sub(span)), now),
+            TimeRange::Between(from, to) => TimeRange::Between(from, to.min(now)),
+            // Samples that weigh a tenth or more.
+            TimeRange::Fading(half_life, to) => {
+                let to = to.min(now);
+                TimeRange::Between(Timestamp(to.0.saturating_sub(half_life * 10 / 3)), to)
+            }
+            // No samples come any more.
+            TimeRange::All if !self.has().live => TimeRange::All,
+            TimeRange::All => TimeRange::Between(Timestamp(0), now),
+        }
     }
 
     /// Shows the difference, or, if it is shown, the current samples alone. Without a baseline, the time before becomes the baseline.

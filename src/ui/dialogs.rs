@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent};
 
-use crate::profile::{Cpu, FilterMode, Pattern, Target};
+use crate::profile::{Cpu, FilterMode, Pattern, Query, Target};
 
 use super::app::App;
 use super::messages::{Effect, Message, SaveRequest};
@@ -113,7 +113,7 @@ impl App {
             let order = self.save_order(PathBuf::from(text));
             self.pending_save = Some(order.clone());
             self.scene.message = Some(Message { text: format!("saving {} …", order.path.display()), bad: false });
-            effects.push(Effect::Save(order));
+            effects.push(Effect::Save(Box::new(order)));
             return true;
         }
         if text.is_empty() {
@@ -153,6 +153,8 @@ impl App {
             source: self.scene.query.source,
             difference: self.scene.snapshot.difference.clone(),
             zoom: self.views.flame.zoom.path.clone(),
+            query: Query { source: None, range: self.scene.fixed_range(), ..self.scene.query() },
+            watched: self.scene.everything.clone(),
             title: self.scene.title(),
             facts: self.scene.facts(),
             palette: self.scene.theme.palette,

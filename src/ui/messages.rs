@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 
 use crate::palette::Palette;
 use crate::profile::{
-    Addresses, CallTree, CgroupId, Difference, EventSource, EventStatus, FrameId, LabelId, Listing, Names, Request, Snapshot,
-    SourceLocation, UserId,
+    Addresses, CallTree, CgroupId, Difference, EventSource, EventStatus, FrameId, LabelId, Listing, Names, Query, Request,
+    Snapshot, SourceLocation, UserId,
 };
 
 /// An event that can be chosen for taking stacks.
@@ -185,7 +185,7 @@ pub enum Effect {
     List(Arc<Addresses>, Option<FrameId>),
     /// Find files and lines of addresses of a function.
     Locate(LabelId, Vec<FrameId>),
-    Save(SaveRequest),
+    Save(Box<SaveRequest>),
     Events(EventCommand),
     Copy(String),
     Redraw,
@@ -215,6 +215,10 @@ pub struct SaveRequest {
     pub difference: Option<Arc<Difference>>,
     /// The zoomed frame, as labels from the root.
     pub zoom: Vec<LabelId>,
+    /// The samples on screen: for formats that hold samples. Its range does not depend on the present.
+    pub query: Query,
+    /// Description of the sampled processes; `None` for all.
+    pub watched: Option<String>,
     /// Title: describes the content.
     pub title: String,
     /// How it was sampled, for the picture.

@@ -269,7 +269,7 @@ fn apply(app: &mut App, event: Event, link: &Link, guard: &mut terminal::Guard) 
             Effect::Ask(request) => drop(link.requests.send(*request)),
             Effect::List(addresses, by) => drop(link.listings.send(Some((addresses, by)))),
             Effect::Locate(label, frames) => drop(link.places.send(Some((label, frames)))),
-            Effect::Save(order) => drop(link.saves.send(order)),
+            Effect::Save(order) => drop(link.saves.send(*order)),
             Effect::Events(order) => drop(link.orders.send(order)),
             Effect::Copy(text) => terminal::copy(&text)?,
             Effect::Redraw => guard.screen.clear()?,

@@ -5,7 +5,7 @@
 //! which chains of functions are in the file.
 //!
 //! Here: which stacks are recorded. `ending`: how a recording ends, and its command with it. `first_thread`: programs whose first thread has ended. `files`: output files, and runs that
-//! are refused. `jit`: names of code made at run time. `odd`: programs whose code or symbols are unusual.
+//! are refused. `jit`: names of code made at run time. `odd`: programs whose code or symbols are unusual. `recording`: recordings.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]
@@ -18,6 +18,7 @@ mod files;
 mod first_thread;
 mod jit;
 mod odd;
+mod recording;
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;

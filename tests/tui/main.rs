@@ -16,6 +16,7 @@ mod files;
 mod hostile;
 mod live;
 mod looks;
+mod recording;
 mod screens;
 mod shell;
 mod source;

@@ -157,6 +157,11 @@ impl Recorder {
     ///
     /// The profile's ids must belong to `names`.
     pub fn take(&mut self, profile: &Profile, names: &Arc<Names>) -> bool {
+        self.take_some(profile, names, |_| true)
+    }
+
+    /// Like [`take`](Self::take), but leaves out the samples that are not to be `kept`.
+    pub fn take_some(&mut self, profile: &Profile, names: &Arc<Names>, mut kept: impl FnMut(&Sample) -> bool) -> bool {
         if !self.names.as_ref().is_some_and(|own| Arc::ptr_eq(own, names)) {
             self.begin_segment(names);
         }
@@ -170,7 +175,7 @@ impl Recorder {
         let mut left = SLICE;
         for slice in profile.samples.slices_from(self.next) {
             let part = slice.get(..left).unwrap_or(slice);
-            for sample in part {
+            for sample in part.iter().filter(|sample| kept(sample)) {
                 self.sample(profile, names, sample);
             }
             left -= part.len();

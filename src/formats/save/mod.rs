@@ -16,6 +16,7 @@ use super::{Format, FormatError};
 use crate::locks;
 
 mod error;
+mod growing;
 mod name;
 mod person;
 mod place;
@@ -25,6 +26,7 @@ mod tests;
 
 pub use error::SaveError;
 use error::{content_error, failure};
+pub use growing::Growing;
 pub use name::{DateTime, default_name};
 pub use person::expand_home;
 use person::give_to_caller_of_sudo;
@@ -72,9 +74,10 @@ pub fn save(
     Ok(saved)
 }
 
-/// Checks whether [`save`] could put a file there. It refuses what [`save`] would refuse, before the work of a long recording.
-pub fn check(path: &Path, overwrite: Overwrite) -> Result<Format, SaveError> {
-    let format = Format::of(path)?;
+/// Checks whether [`save`] could put a file there. It refuses what [`save`] would refuse, before the work of a long recording. Returns
+/// `format`, or else the format of the name.
+pub fn check(path: &Path, overwrite: Overwrite, format: Option<Format>) -> Result<Format, SaveError> {
+    let format = format.map_or_else(|| Format::of(path), Ok)?;
     if stream_of(path).is_none() {
         Place::open(path, overwrite)?;
     }

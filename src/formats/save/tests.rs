@@ -23,7 +23,7 @@ fn the_ending_tells_the_format() {
     assert_eq!(Format::of(Path::new("b.txt")).unwrap(), Format::Folded);
     assert_eq!(Format::of(Path::new("-")).unwrap(), Format::Folded);
     let error = Format::of(Path::new("b.png")).unwrap_err().to_string();
-    assert_eq!(error, "unknown file ending: `b.png`; use one of .svg, .html, .htm, .folded and .txt");
+    assert_eq!(error, "unknown file ending: `b.png`; use one of .svg, .html, .htm, .flametop, .folded and .txt");
 }
 
 #[test]
@@ -91,14 +91,16 @@ fn directories_may_be_reached_by_links_of_ones_own_only() {
         (names_in(&here.join("a")), names_in(&here.join("a/b"))),
         (vec!["1.svg".into(), "5.svg".into(), "b".into()], vec!["2.svg".into(), "3.svg".into(), "4.svg".to_owned()],)
     );
-    assert!(matches!(check(&here.join("dangling/x.svg"), Overwrite::No), Err(SaveError::NoDirectory { .. })));
-    let endless = check(&here.join("loop/x.svg"), Overwrite::No).unwrap_err().to_string();
+    assert!(matches!(check(&here.join("dangling/x.svg"), Overwrite::No, None), Err(SaveError::NoDirectory { .. })));
+    let endless = check(&here.join("loop/x.svg"), Overwrite::No, None).unwrap_err().to_string();
     assert!(endless.contains("Too many levels of symbolic links"), "{endless}");
     if !rustix::process::geteuid().is_root() {
         return;
     }
     std::os::unix::fs::lchown(here.join("chain"), Some(65_534), None).unwrap();
-    for refused in [check(&here.join("chain/x.svg"), Overwrite::Yes).unwrap_err(), create(&here.join("chain/x")).unwrap_err()] {
+    for refused in
+        [check(&here.join("chain/x.svg"), Overwrite::Yes, None).unwrap_err(), create(&here.join("chain/x")).unwrap_err()]
+    {
         let said = refused.to_string();
         assert!(said.contains(&format!("`{}` is another user's link", here.join("chain").display())), "{said}");
     }

@@ -137,12 +137,15 @@ impl FunctionTable {
         let is_function = |label| labels.get(label).is_none_or(|label| label.kind != FrameKind::Process);
         rows.retain(|row| row.total != Sides::default() && is_function(row.label));
         let size = |part| compared.map_or(0, |compared| (compared.change(part).by.abs() * 1e9) as u64);
+        // Rows of the same weight are ordered by name. Labels have other numbers in each run.
+        let words = |label| labels.get(label).map_or(("?", ""), |label| (&*label.name, &*label.object));
+        let last = |row: &FunctionRow| (words(row.label), row.label);
         match order {
             FunctionOrder::Own => {
-                rows.sort_by_cached_key(|row| (Reverse((size(row.own), row.own.now, row.total.now)), row.label));
+                rows.sort_by_cached_key(|row| (Reverse((size(row.own), row.own.now, row.total.now)), last(row)));
             }
-            FunctionOrder::Total => rows.sort_by_cached_key(|row| (Reverse((size(row.total), row.total.now)), row.label)),
-            FunctionOrder::Name => rows.sort_unstable_by_key(|row| (labels.name(row.label), row.label)),
+            FunctionOrder::Total => rows.sort_by_cached_key(|row| (Reverse((size(row.total), row.total.now)), last(row))),
+            FunctionOrder::Name => rows.sort_unstable_by_key(last),
         }
         FunctionTable { rows, compared }
     }

@@ -28,7 +28,11 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let state = match (app.scene.frozen.is_some(), status.live) {
         (true, _) => "frozen".to_owned(),
         (false, true) => format!("live {}", text::clock(status.elapsed)),
-        (false, false) => status.ended.as_ref().map(|ended| ended.short.clone()).unwrap_or_default(),
+        (false, false) => match &status.ended {
+            Some(ended) => ended.short.clone(),
+            None if app.scene.has().time => format!("recorded {}", text::clock(status.elapsed)),
+            None => String::new(),
+        },
     };
     let width_of = |figures: &[(String, Style)]| -> usize { figures.iter().map(|(words, _)| text::width(words) + 2).sum() };
     let least_right = width_of(&figures(app, true));

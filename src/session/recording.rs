@@ -1,0 +1,128 @@
+//! Writes a recording while samples are taken.
+//!
+//! ```text
+//! collecting thread: kernel ─► Profile          this thread, once a second: Profile ─► Recorder ─► one write
+//! ```
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use tokio::sync::watch;
+
+use crate::formats::About;
+use crate::formats::recording::Recorder;
+use crate::formats::save::{Growing, SaveError};
+use crate::locks;
+use crate::session::shared::Shared;
+
+use super::about::about_of;
+use super::status::StatusMaker;
+
+/// A crash loses at most the samples of this time.
+const WRITE_EVERY: Duration = Duration::from_secs(1);
+/// Writes between two looks at the machine: the names of cgroups, command lines, notes.
+const LOOK_EVERY: u32 = 5;
+
+/// A recording that is being written.
+pub(super) struct Recording {
+    thread: JoinHandle<Writing>,
+    stop: Sender<()>,
+    failed: watch::Receiver<bool>,
+}
+
+struct Writing {
+    file: Growing,
+    recorder: Recorder,
+    maker: StatusMaker,
+    watched: String,
+    shared: Shared,
+    failure: Option<SaveError>,
+}
+
+/// What was written.
+pub(super) struct Written {
+    /// Bytes of the file.
+    pub(super) bytes: u64,
+    /// Samples in it.
+    pub(super) samples: u64,
+    /// Samples that were dropped before they were written.
+    pub(super) missed: u64,
+}
+
+impl Recording {
+    /// Begins to write into a file. `watched` says which processes are sampled; it is empty for all.
+    pub(super) fn start(file: Growing, maker: StatusMaker, watched: String, shared: &Shared) -> Result<Recording> {
+        let (stop, stopped) = channel::<()>();
+        let (fails, failed) = watch::channel(false);
+        let recorder = Recorder::new();
+        let mut writing = Writing { file, recorder, maker, watched, shared: shared.clone(), failure: None };
+        let body = move || {
+            for turn in 0u32.. {
+                writing.write(turn.is_multiple_of(LOOK_EVERY));
+                if writing.failure.is_some() {
+                    fails.send_replace(true);
+                    break;
+                }
+                if stopped.recv_timeout(WRITE_EVERY) != Err(RecvTimeoutError::Timeout) {
+                    break;
+                }
+            }
+            writing
+        };
+        let thread = std::thread::Builder::new().name("flametop-record".to_owned()).spawn(body);
+        Ok(Recording { thread: thread.context("failed to start a thread")?, stop, failed })
+    }
+
+    /// Waits until writing has failed.
+    pub(super) async fn failed(&self) {
+        if self.failed.clone().wait_for(|failed| *failed).await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    /// Writes the last samples and names, and ends the file. A file without samples is removed.
+    pub(super) fn finish(self) -> Result<Written> {
+        drop(self.stop);
+        let mut writing =
+            self.thread.join().map_err(|_| anyhow!("the thread that writes the recording failed; please report this"))?;
+        if writing.failure.is_none() {
+            writing.write(true);
+        }
+        let Writing { mut file, mut recorder, failure, .. } = writing;
+        let missed = recorder.missed();
+        let samples = recorder.next().saturating_sub(missed);
+        if let Some(failure) = failure {
+            return Err(anyhow!(failure).context("the recording is incomplete"));
+        }
+        if samples == 0 {
+            file.discard();
+            return Ok(Written { bytes: 0, samples, missed });
+        }
+        recorder.end();
+        file.write(&recorder.bytes())?;
+        let bytes = file.bytes();
+        file.finish()?;
+        Ok(Written { bytes, samples, missed })
+    }
+}
+
+impl Writing {
+    /// Writes all that has come since the last time. If `looks`, looks at the machine as well.
+    fn write(&mut self, looks: bool) {
+        loop {
+            let profile = locks::read(&self.shared.profile);
+            let names = self.shared.names_of(&profile);
+            if !self.recorder.take(&profile, &names) {
+                break;
+            }
+        }
+        if looks {
+            self.maker.look_around();
+            let (status, _) = self.maker.make(false);
+            self.recorder.tell(&About { watched: self.watched.clone(), ..about_of(&status) }, &self.shared.processes);
+        }
+        self.failure = self.file.write(&self.recorder.bytes()).err();
+    }
+}
