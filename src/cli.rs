@@ -62,7 +62,7 @@ pub enum Command {
     /// Sample without a screen, and write a flame graph, a recording or folded stacks
     #[cfg(feature = "live")]
     Record(Record),
-    /// Open a recording or a file of folded stacks in the same views
+    /// Open a recording, a pprof profile or folded stacks in the same views
     View(View),
     /// Check what this machine supports and how to fix what is missing
     #[cfg(feature = "live")]
@@ -294,7 +294,7 @@ pub struct Record {
     /// Write to this file
     #[arg(short, long, value_name = "FILE", help = output_help(), help_heading = FILE)]
     pub output: Option<PathBuf>,
-    /// Write this kind of file, whatever its name ends in: svg, html, folded, flametop
+    /// Write this kind of file, whatever its name ends in: svg, html, flametop, pprof, folded
     #[arg(long, value_name = "KIND", value_parser = parse_format, help_heading = FILE)]
     pub format: Option<Format>,
     /// Replace an existing file
@@ -323,7 +323,7 @@ pub struct Record {
 /// Options of `view`.
 #[derive(Args, Debug, Clone)]
 pub struct View {
-    /// Open this recording or file of folded stacks, plain or compressed by gzip, zstd or xz; - is standard input
+    /// Open this recording, pprof profile or file of folded stacks, plain or compressed by gzip, zstd or xz; - is standard input
     pub file: PathBuf,
     /// Show the difference from this file
     #[arg(short, long, value_name = "FILE")]

@@ -5,6 +5,7 @@
 //! - [`svg`]: an interactive flame graph for a browser, drawn by inferno.
 //! - [`html`]: the same graph with a table of functions, as a page.
 //! - [`recording`]: all samples, with their times and threads.
+//! - `pprof`: the format of Go's and of many other profilers.
 //! - [`open()`]: reads any of these formats that can be read, plain or compressed.
 //!
 //! Readers put [`Sample`](crate::profile::Sample)s into a [`Profile`](crate::profile::Profile). Writers take the [`CallTree`] that
@@ -20,6 +21,8 @@ mod open;
 mod options;
 mod packed;
 mod paths;
+mod pprof;
+mod protobuf;
 mod reading;
 pub mod recording;
 pub mod save;
@@ -106,8 +109,14 @@ pub enum FormatError {
         /// Where the part begins.
         at: u64,
     },
-    /// A recording without samples.
-    #[error("the recording has no samples")]
+    /// A pprof profile that contradicts itself.
+    #[error("this pprof profile makes no sense: {what}")]
+    Pprof {
+        /// The contradiction.
+        what: String,
+    },
+    /// A file without samples.
+    #[error("the file has no samples")]
     NoSamples,
     /// The format holds samples, not the tree of a view.
     #[error("a view cannot be written as a recording")]

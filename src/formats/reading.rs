@@ -4,7 +4,7 @@ use std::io::BufRead;
 
 use super::FormatError;
 use super::about::About;
-use crate::profile::{Names, Processes, Profile, Timestamp};
+use crate::profile::{EventSource, Names, Processes, Profile, Timestamp};
 
 /// The tables that a reader fills.
 pub struct Destination<'a> {
@@ -25,6 +25,8 @@ pub struct Opened {
     pub remarks: Vec<String>,
     /// Whether the file is a difference.
     pub is_difference: bool,
+    /// The source of samples that is shown first, if there are several.
+    pub source: Option<EventSource>,
     /// Facts about the run and its machine, if the file has them.
     pub about: Option<Box<About>>,
     /// When the last sample was taken or sampling ended. `None` if samples have no times.

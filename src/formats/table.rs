@@ -5,7 +5,7 @@ use std::io::Write;
 
 use super::options::{SaveOptions, WriteFn};
 use super::reading::ReadFn;
-use super::{FormatError, Part, folded, html, recording, svg};
+use super::{FormatError, Part, folded, html, pprof, recording, svg};
 
 /// A kind of file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,6 +18,8 @@ pub enum Format {
     Folded,
     /// All samples, with their times and threads.
     Recording,
+    /// pprof's protocol buffer.
+    Pprof,
 }
 
 /// Properties of a format.
@@ -69,6 +71,15 @@ pub const FORMATS: &[Entry] = &[
         write: Some(|_, _, _| Err(FormatError::NotWritten)),
     },
     Entry {
+        format: Format::Pprof,
+        endings: &["pprof", "pb.gz"],
+        what: "a profile for pprof",
+        shows_lines: false,
+        recognizes: pprof::recognizes,
+        read: Some(pprof::open),
+        write: Some(|part, options, out| pprof::write(part, options, out).map(|()| None)),
+    },
+    Entry {
         format: Format::Folded,
         endings: &["folded", "txt"],
         what: "folded stacks",
@@ -115,6 +126,12 @@ impl Format {
     pub fn of_ending(ending: &str) -> Option<Format> {
         let has_it = |entry: &&Entry| entry.endings.iter().any(|known| known.eq_ignore_ascii_case(ending));
         FORMATS.iter().find(has_it).map(|entry| entry.format)
+    }
+
+    /// Returns the format of a file of this name: `cpu.pb.gz`.
+    pub(super) fn of_name(name: &str) -> Option<Format> {
+        let endings = name.match_indices('.').filter(|(at, _)| *at > 0).map(|(at, _)| name.get(at + 1..).unwrap_or_default());
+        endings.into_iter().find_map(Format::of_ending)
     }
 
     /// Returns the format's row in [`FORMATS`].
@@ -198,12 +215,14 @@ mod tests {
         }
         assert_eq!(FORMATS.iter().position(|entry| (entry.recognizes)(b"main;f 1")), Some(FORMATS.len() - 1));
         assert_eq!(Format::of_ending("png"), None);
-        assert_eq!(known_endings(), ".svg, .html, .htm, .flametop, .folded and .txt");
-        assert_eq!(offered_endings(), [".svg", ".html", ".flametop", ".folded"]);
+        assert_eq!(Format::of_name("a.b.PB.gz"), Some(Format::Pprof));
+        assert_eq!((Format::of_name(".svg"), Format::of_name("svg"), Format::of_name("a.svg.bak")), (None, None, None));
+        assert_eq!(known_endings(), ".svg, .html, .htm, .flametop, .pprof, .pb.gz, .folded and .txt");
+        assert_eq!(offered_endings(), [".svg", ".html", ".flametop", ".pprof", ".folded"]);
         assert_eq!(
             described(),
             ".svg (a flame graph for a browser), .html or .htm (a flame graph with a table of functions), \
-             .flametop (a recording, to be opened again), .folded or .txt (folded stacks)"
+             .flametop (a recording, to be opened again), .pprof or .pb.gz (a profile for pprof), .folded or .txt (folded stacks)"
         );
     }
 }

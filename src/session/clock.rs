@@ -25,6 +25,13 @@ pub(super) fn below_title(mut facts: Vec<String>) -> String {
     facts.join(" · ")
 }
 
+/// Returns when a run of this length began if it ends now, in nanoseconds since 1970. The length is in seconds.
+pub(super) fn began(seconds: f64) -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    let now = now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs();
+    now.saturating_sub((seconds * 1e9) as u64)
+}
+
 /// Returns how many seconds local time is ahead of UTC now, or `None` if that is unknown. Call it before other threads exist: the time zone
 /// depends on the environment, which other threads may change.
 #[cfg(feature = "live")]

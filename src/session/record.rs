@@ -3,7 +3,7 @@
 use crate::allocator::keep_little_memory;
 use crate::formats::save::Overwrite;
 use crate::formats::{Format, Part, SaveOptions};
-use crate::session::clock::{below_title, file_name, local_offset, now};
+use crate::session::clock::{began, below_title, file_name, local_offset, now};
 use crate::session::lines::{LINES_WITHIN, lines_of};
 use crate::session::looks::palette_of;
 use crate::session::options::{folding, limits};
@@ -423,7 +423,14 @@ fn write(
     };
     let folded = FoldedOptions { annotations: !options.no_annotations, places: options.places };
     let force = options.force;
-    let options = SaveOptions { picture, folded };
+    let options = SaveOptions {
+        picture,
+        folded,
+        unit: snapshot.unit,
+        frequency: sampled.frequency,
+        time: sampled.seconds.map(began),
+        seconds: sampled.seconds,
+    };
     let mut cut = None;
     let stacks = |out: &mut dyn Write| {
         cut = format.write(part, &options, out)?;

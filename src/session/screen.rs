@@ -2,7 +2,7 @@
 //! view of a file.
 
 use crate::session::about::about_of;
-use crate::session::clock::{below_title, now};
+use crate::session::clock::{began, below_title, now};
 use crate::session::lines::{LINES_WITHIN, lines_of};
 use crate::session::save_samples::save_samples;
 use crate::session::shared::Shared;
@@ -255,13 +255,20 @@ fn save_view(
         title: order.title.clone(),
         subtitle: Some(below_title(order.facts.clone())),
         inverted: is_icicle,
-        count_name: order.count_name.to_owned(),
+        count_name: order.unit.word().to_owned(),
         palette: order.palette,
         lines,
         short: plain_name,
         fit: fit_name,
     };
-    let options = SaveOptions { picture, folded: FoldedOptions::default() };
+    let options = SaveOptions {
+        picture,
+        folded: FoldedOptions::default(),
+        unit: order.unit,
+        frequency: about.frequency,
+        time: order.seconds.map(began),
+        seconds: order.seconds,
+    };
     let mut cut = None;
     let saved = save::save(&order.path, overwrite, |out| -> Result<(), FormatError> {
         cut = format.write(part, &options, out)?;

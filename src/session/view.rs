@@ -43,8 +43,7 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     };
     let capabilities = locks::read(&shared.profile).capabilities();
     let grouping = if capabilities.threads { Grouping::Name } else { Grouping::None };
-    let source = locks::read(&shared.profile).samples.get(0).map(|first| first.source).filter(|_| capabilities.events);
-    let query = Query { grouping, source, ..Query::default() };
+    let query = Query { grouping, source: opened.source, ..Query::default() };
     let mut app = App::new(shared.names(), theme(&options.looks, &settings), query, capabilities, save_offer());
     app.scene.keys = settings.keys;
     app.scene.message = remark(&opened);
@@ -58,6 +57,7 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
         Some(about) => status_of(about, &name, end.since(begin) / 1_000_000_000),
         None => Status { host: name.into_owned(), ..Status::default() },
     };
+    app.scene.status.events = locks::read(&shared.profile).events.clone();
     app.scene.everything = opened.about.as_ref().map(|about| about.watched.clone()).filter(|watched| !watched.is_empty());
     let (ends, link) = ends();
     ends.status.send_replace(app.scene.status.clone());

@@ -36,10 +36,14 @@ impl Scene {
 }
 
 impl App {
-    /// Opens the list of events. The available events arrive later.
+    /// Opens the list of events, or of a file's sources. The available events arrive later.
     pub(super) fn open_events(&mut self, effects: &mut Vec<Effect>) {
         if !self.scene.has().events {
             return self.scene.say("this file has no events to choose from".to_owned());
+        }
+        if !self.scene.has().live {
+            self.overlay = Some(Overlay::Picker(Picker::sources(&self.scene.status, self.scene.query.source)));
+            return;
         }
         if self.event_names.is_none() {
             effects.push(Effect::Events(EventCommand::List));
@@ -97,7 +101,7 @@ impl App {
 
     /// Detaches the source under the cursor of the list. Another source is shown in its place.
     pub(super) fn detach_chosen(&mut self, picker: &Picker, effects: &mut Vec<Effect>) -> bool {
-        let Some(Choice::Source(source)) = picker.chosen() else { return false };
+        let Some(Choice::Source(source)) = picker.chosen().filter(|_| self.scene.has().live) else { return false };
         effects.push(Effect::Events(EventCommand::Detach(source)));
         let others =
             self.scene.status.events.iter().map(|row| row.source).chain(self.scene.status.clock.then_some(EventSource::CLOCK));

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::palette::Palette;
 use crate::profile::{
     Addresses, CallTree, CgroupId, Difference, EventSource, EventStatus, FrameId, LabelId, Listing, Names, Query, Request,
-    Snapshot, SourceLocation, UserId,
+    Snapshot, SourceLocation, Unit, UserId,
 };
 
 /// An event that can be chosen for taking stacks.
@@ -207,8 +207,10 @@ pub struct SaveRequest {
     pub names: Arc<Names>,
     /// The tree's value for a weight of 1. More than 1 if the past fades.
     pub one: u64,
-    /// The counted unit: samples, or events.
-    pub count_name: &'static str,
+    /// The unit of its weights.
+    pub unit: Unit,
+    /// The seconds that it covers, if samples have times.
+    pub seconds: Option<f64>,
     /// The source of its samples; `None` for all sources.
     pub source: Option<EventSource>,
     /// The weights of both sides, in a comparison.

@@ -260,6 +260,21 @@ impl Picker {
         picker
     }
 
+    /// Lists the sources of a file's samples.
+    pub fn sources(status: &Status, shown: Option<EventSource>) -> Picker {
+        let row = |source, name: &str, detail: &str| Row {
+            choice: Choice::Source(source),
+            number: String::new(),
+            name: name.to_owned(),
+            share: if shown.unwrap_or(EventSource::CLOCK) == source { "shown".to_owned() } else { String::new() },
+            detail: detail.to_owned(),
+            refused: false,
+        };
+        let clock = status.clock.then(|| row(EventSource::CLOCK, "cpu", &status.source));
+        let others = status.events.iter().map(|event| row(event.source, &event.name, &event.how));
+        Picker::new("what to show", clock.into_iter().chain(others).collect())
+    }
+
     /// Lists the actions that have keys, by name.
     pub fn actions(keys: &KeyMap) -> Picker {
         let rows = keys.rows().filter(|(binding, _)| binding.action != Action::Palette).map(|(binding, keys)| Row {

@@ -431,6 +431,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
         let begin = self.clock.map(|clock| clock.since).or(profile.samples.first_time()).unwrap_or_default();
         let seconds = self.last.since(begin) as f64 / 1e9;
+        let source = profile.samples.get(0).map(|first| first.source);
         let mut remarks = Vec::new();
         match end {
             End::Cut { at } => {
@@ -447,7 +448,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         if let Some((_, wall)) = self.first {
             self.about.wall = wall;
         }
-        Ok(Opened { remarks, is_difference: false, about: Some(Box::new(self.about)), until: Some(until) })
+        Ok(Opened { remarks, about: Some(Box::new(self.about)), until: Some(until), source, ..Opened::default() })
     }
 }
 

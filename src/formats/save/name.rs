@@ -59,7 +59,7 @@ impl Format {
     /// Chooses the format by the ending of the file's name. Standard output and other streams (`-`, `/dev/…`) have no ending and
     /// take folded stacks.
     pub fn of(path: &Path) -> Result<Format, SaveError> {
-        match path.extension().and_then(OsStr::to_str).and_then(Format::of_ending) {
+        match path.file_name().and_then(OsStr::to_str).and_then(Format::of_name) {
             Some(format) => Ok(format),
             None if stream_of(path).is_some() => Ok(Format::Folded),
             None => Err(SaveError::UnknownEnding { path: path.into() }),

@@ -1,0 +1,330 @@
+//! Reads pprof files. All of a file is kept in memory: its tables may come after the samples that refer to them.
+
+use std::io::BufRead;
+
+use rustc_hash::FxHashMap;
+
+use crate::formats::FormatError;
+use crate::formats::protobuf::{Fields, Value};
+use crate::formats::reading::{Destination, Opened};
+use crate::profile::{
+    EventSource, EventStatus, Frame, FrameId, FrameKind, Names, Object, ObjectKind, Sample, Thread, ThreadIndex, Unit,
+};
+
+/// Most kinds of values in a file.
+const MOST_TYPES: usize = 60;
+/// Most frames of a stack.
+const DEEPEST: usize = 16_384;
+
+/// Fields of `Profile`.
+const SAMPLE_TYPE: u64 = 1;
+const SAMPLE: u64 = 2;
+const MAPPING: u64 = 3;
+const LOCATION: u64 = 4;
+const FUNCTION: u64 = 5;
+const STRING: u64 = 6;
+const DURATION: u64 = 10;
+const DEFAULT_TYPE: u64 = 14;
+const LAST: u64 = 15;
+
+/// Whether a file that begins with these bytes is a pprof profile. Its first field is a `ValueType`, which has two numbers.
+pub(in crate::formats) fn recognizes(head: &[u8]) -> bool {
+    let mut fields = Fields::of(head);
+    let is_type = |message: &[u8]| {
+        let mut fields = Fields::of(message);
+        let are_known = fields.by_ref().all(|field| matches!(field, (1 | 2, Value::Number(_))));
+        are_known && !fields.is_damaged() && !message.is_empty()
+    };
+    match fields.next() {
+        Some((SAMPLE_TYPE, Value::Bytes(message))) if is_type(message) => fields.all(|(number, _)| (1..=LAST).contains(&number)),
+        _ => false,
+    }
+}
+
+/// Reads a profile into the tables. Each kind of value is a source of its own.
+pub(in crate::formats) fn open(input: &mut dyn BufRead, into: &mut Destination<'_>) -> Result<Opened, FormatError> {
+    let mut bytes = Vec::new();
+    input.read_to_end(&mut bytes).map_err(FormatError::Read)?;
+    let mut fields = Fields::of(&bytes);
+    let tables = Tables::of(&mut fields)?;
+    let cut = fields.is_damaged().then(|| bytes.len() - fields.left());
+    let mut reader =
+        Reader { into, tables: &tables, functions: FxHashMap::default(), locations: FxHashMap::default(), skipped: 0 };
+    reader.samples(&bytes)?;
+    let skipped = reader.skipped;
+    let profile = &mut *into.profile;
+    if profile.samples.is_empty() {
+        return Err(FormatError::NoSamples);
+    }
+    profile.events = tables.types.iter().map(|of| of.status.clone()).collect();
+    let mut capabilities = profile.capabilities();
+    capabilities.events = tables.types.len() > 1;
+    profile.set_capabilities(capabilities);
+    let mut remarks = Vec::new();
+    if let Some(at) = cut {
+        remarks.push(format!("the file is cut or damaged at byte {at}; what is before it was read"));
+    }
+    if skipped > 0 {
+        remarks.push(format!("{skipped} values below 0 were left out"));
+    }
+    Ok(Opened { remarks, source: Some(tables.shown), ..Opened::default() })
+}
+
+/// A kind of value.
+struct Type {
+    status: EventStatus,
+    unit: Unit,
+    /// A value of 1 in this unit.
+    scale: u64,
+}
+
+#[derive(Default)]
+struct Function {
+    name: u64,
+    file: u64,
+}
+
+#[derive(Default)]
+struct Location<'a> {
+    mapping: u64,
+    address: u64,
+    message: &'a [u8],
+}
+
+/// All of a file but its samples.
+struct Tables<'a> {
+    strings: Vec<&'a [u8]>,
+    types: Vec<Type>,
+    /// The kind of value that is shown first.
+    shown: EventSource,
+    /// The file names of mappings.
+    mappings: FxHashMap<u64, u64>,
+    functions: FxHashMap<u64, Function>,
+    locations: FxHashMap<u64, Location<'a>>,
+    seconds: f64,
+}
+
+impl<'a> Tables<'a> {
+    fn of(fields: &mut Fields<'a>) -> Result<Tables<'a>, FormatError> {
+        let mut tables = Tables {
+            strings: Vec::new(),
+            types: Vec::new(),
+            shown: EventSource::FILE,
+            mappings: FxHashMap::default(),
+            functions: FxHashMap::default(),
+            locations: FxHashMap::default(),
+            seconds: 0.0,
+        };
+        let mut types = Vec::new();
+        let mut default = 0;
+        for (number, value) in fields {
+            match number {
+                SAMPLE_TYPE => types.push(numbers(value.bytes(), [1, 2])),
+                MAPPING => {
+                    let [id, file] = numbers(value.bytes(), [1, 5]);
+                    tables.mappings.insert(id, file);
+                }
+                LOCATION => {
+                    let [id, mapping, address] = numbers(value.bytes(), [1, 2, 3]);
+                    tables.locations.insert(id, Location { mapping, address, message: value.bytes() });
+                }
+                FUNCTION => {
+                    let [id, name, file] = numbers(value.bytes(), [1, 2, 4]);
+                    tables.functions.insert(id, Function { name, file });
+                }
+                STRING => tables.strings.push(value.bytes()),
+                DURATION => tables.seconds = value.number() as f64 / 1e9,
+                DEFAULT_TYPE => default = value.number(),
+                _ => {}
+            }
+        }
+        if types.is_empty() || types.len() > MOST_TYPES {
+            return Err(FormatError::Pprof { what: format!("it has {} kinds of values", types.len()) });
+        }
+        let named = types.iter().position(|[name, _]| default != 0 && *name == default).unwrap_or(types.len() - 1);
+        for (source, [name, unit]) in (1u8..).zip(&types) {
+            let of = tables.value_type(EventSource(source), *name, *unit);
+            tables.types.push(of);
+        }
+        tables.shown = tables.types.get(named).map_or(EventSource::FILE, |of| of.status.source);
+        Ok(tables)
+    }
+
+    fn value_type(&self, source: EventSource, name: u64, unit: u64) -> Type {
+        let (name, word) = (self.text(name).into_owned(), self.text(unit));
+        let (unit, scale) = match &*word {
+            "nanoseconds" | "ns" => (Unit::Nanoseconds, 1),
+            "microseconds" | "us" => (Unit::Nanoseconds, 1_000),
+            "milliseconds" | "ms" => (Unit::Nanoseconds, 1_000_000),
+            "seconds" | "s" => (Unit::Nanoseconds, 1_000_000_000),
+            "bytes" | "byte" => (Unit::Bytes, 1),
+            "kilobytes" | "kb" => (Unit::Bytes, 1 << 10),
+            "megabytes" | "mb" => (Unit::Bytes, 1 << 20),
+            _ if name == "samples" => (Unit::Samples, 1),
+            _ => (Unit::Events, 1),
+        };
+        let status = EventStatus { source, name, how: word.into_owned().into(), ..EventStatus::default() };
+        Type { status, unit, scale }
+    }
+
+    fn text(&self, number: u64) -> std::borrow::Cow<'_, str> {
+        let bytes = usize::try_from(number).ok().and_then(|number| self.strings.get(number)).copied().unwrap_or_default();
+        match String::from_utf8_lossy(bytes) {
+            std::borrow::Cow::Borrowed(text) => crate::profile::sanitize(text),
+            std::borrow::Cow::Owned(text) => crate::profile::sanitize(&text).into_owned().into(),
+        }
+    }
+}
+
+/// Returns the numbers of a message's fields; 0 for a field that is not there.
+fn numbers<const N: usize>(message: &[u8], fields: [u64; N]) -> [u64; N] {
+    let mut found = [0; N];
+    for (number, value) in Fields::of(message) {
+        if let Some(place) = fields.iter().position(|field| *field == number).and_then(|at| found.get_mut(at)) {
+            *place = value.number();
+        }
+    }
+    found
+}
+
+struct Reader<'a, 'b, 'c> {
+    into: &'a mut Destination<'b>,
+    tables: &'c Tables<'c>,
+    functions: FxHashMap<(u64, u64, u64, bool), FrameId>,
+    /// The frames of each location, outermost first.
+    locations: FxHashMap<u64, Vec<FrameId>>,
+    /// Values below 0.
+    skipped: u64,
+}
+
+impl Reader<'_, '_, '_> {
+    fn samples(&mut self, bytes: &[u8]) -> Result<(), FormatError> {
+        let label = self.into.names.labels.intern("[file]", "", FrameKind::Process);
+        let thread = self.into.profile.threads.intern(Thread { process: label, name: label, ..Thread::default() });
+        for of in &self.tables.types {
+            self.into.profile.set_unit(of.status.source, of.unit);
+        }
+        let (mut locations, mut values, mut frames) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, (number, value)) in Fields::of(bytes).enumerate() {
+            if number != SAMPLE {
+                continue;
+            }
+            locations.clear();
+            values.clear();
+            frames.clear();
+            for (number, value) in Fields::of(value.bytes()) {
+                match number {
+                    1 => value.numbers(|id| locations.push(id)),
+                    2 => value.numbers(|value| values.push(value.cast_signed())),
+                    _ => {}
+                }
+            }
+            if locations.len() > DEEPEST || values.len() != self.tables.types.len() {
+                let (values, types) = (values.len(), self.tables.types.len());
+                let what =
+                    format!("its field {at} is a sample of {} frames with {values} values of {types} kinds", locations.len());
+                return Err(FormatError::Pprof { what });
+            }
+            for id in locations.iter().rev() {
+                if !self.locations.contains_key(id) {
+                    let new = self.location(*id);
+                    self.locations.insert(*id, new);
+                }
+                frames.extend(self.locations.get(id).into_iter().flatten().copied());
+            }
+            self.sample(thread, &frames, &values);
+        }
+        Ok(())
+    }
+
+    fn sample(&mut self, thread: ThreadIndex, frames: &[FrameId], values: &[i64]) {
+        let profile = &mut *self.into.profile;
+        let stack = profile.stacks.intern(frames.iter().copied());
+        // How often the stack was seen is a count, usually the first value.
+        let is_count = |of: &Type| matches!(of.unit, Unit::Samples | Unit::Events);
+        let seen = self.tables.types.iter().zip(values).find(|(of, _)| is_count(of)).map_or(1, |(_, value)| *value);
+        let observations = u32::try_from(seen.max(1)).unwrap_or(u32::MAX);
+        for (of, value) in self.tables.types.iter().zip(values) {
+            match u64::try_from(*value) {
+                Ok(0) => {}
+                Ok(value) => {
+                    let weight = value.saturating_mul(of.scale).min(i64::MAX as u64 >> 16);
+                    profile.samples.push(Sample {
+                        stack,
+                        thread,
+                        weight,
+                        observations,
+                        source: of.status.source,
+                        ..Sample::default()
+                    });
+                }
+                Err(_) => self.skipped += 1,
+            }
+        }
+    }
+
+    /// Returns the frames of a location, outermost first.
+    fn location(&mut self, id: u64) -> Vec<FrameId> {
+        let Some(Location { mapping, address, message }) = self.tables.locations.get(&id) else {
+            return vec![self.unknown()];
+        };
+        let file = self.tables.text(self.tables.mappings.get(mapping).copied().unwrap_or(0));
+        let lines = Fields::of(message).filter(|(number, _)| *number == 4);
+        let mut frames: Vec<FrameId> = Vec::new();
+        let mut lines: Vec<[u64; 2]> = lines.map(|(_, line)| numbers(line.bytes(), [1, 2])).collect();
+        lines.truncate(DEEPEST);
+        for (at, [function, line]) in lines.iter().rev().enumerate() {
+            frames.push(self.function(*function, *line, *mapping, &file, at > 0));
+        }
+        if frames.is_empty() {
+            let short = file.rsplit('/').next().unwrap_or_default();
+            let name = if short.is_empty() { format!("{address:#x}") } else { format!("{short}+{address:#x}") };
+            let label = self.into.names.labels.intern(&name, short, FrameKind::Unknown);
+            frames.push(self.into.names.intern_named(label));
+        }
+        frames
+    }
+
+    fn unknown(&self) -> FrameId {
+        self.into.names.intern_named(self.into.names.labels.intern("[unknown]", "", FrameKind::Unknown))
+    }
+
+    fn function(&mut self, id: u64, line: u64, mapping: u64, module: &str, is_inlined: bool) -> FrameId {
+        let names = self.into.names;
+        let key = (id, line, mapping, is_inlined);
+        if let Some(known) = self.functions.get(&key) {
+            return *known;
+        }
+        let Some(Function { name, file }) = self.tables.functions.get(&id) else { return self.unknown() };
+        let (name, file) = (self.tables.text(*name), self.tables.text(*file));
+        let kind = kind_of(module, &file, is_inlined);
+        let of = if module.is_empty() { &*file } else { module };
+        let short = of.rsplit('/').next().unwrap_or_default();
+        let name = if name.is_empty() { "[unknown]" } else { &*name };
+        let label = names.labels.intern(name, if kind == FrameKind::Kernel { "kernel" } else { short }, kind);
+        let frame = frame_at(names, label, &file, line);
+        self.functions.insert(key, frame);
+        frame
+    }
+}
+
+/// Returns the frame of a function; with its line, if the file tells it.
+fn frame_at(names: &Names, label: crate::profile::LabelId, file: &str, line: u64) -> FrameId {
+    match u32::try_from(line) {
+        Ok(line @ 1..) if !file.is_empty() => {
+            let object = names.objects.intern(Object { kind: ObjectKind::Script, path: file.into(), ..Object::default() });
+            names.intern_frame(Frame::Script { object, label, line }).0
+        }
+        _ => names.intern_named(label),
+    }
+}
+
+fn kind_of(module: &str, file: &str, is_inlined: bool) -> FrameKind {
+    match () {
+        () if module.starts_with("[kernel") || module.starts_with("[guest.kernel") || module == "[vmlinux]" => FrameKind::Kernel,
+        () if file.ends_with(".py") => FrameKind::Python,
+        () if is_inlined => FrameKind::Inlined,
+        () if module.starts_with("[jit") || module == "[anon]" => FrameKind::Jit,
+        () => FrameKind::User,
+    }
+}
