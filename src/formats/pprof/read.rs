@@ -5,6 +5,7 @@ use std::io::BufRead;
 use rustc_hash::FxHashMap;
 
 use crate::formats::FormatError;
+use crate::formats::packed::HEAD;
 use crate::formats::protobuf::{Fields, Value};
 use crate::formats::reading::{Destination, Opened};
 use crate::profile::{
@@ -24,21 +25,43 @@ const LOCATION: u64 = 4;
 const FUNCTION: u64 = 5;
 const STRING: u64 = 6;
 const DURATION: u64 = 10;
+const PERIOD_TYPE: u64 = 11;
+const COMMENT: u64 = 13;
 const DEFAULT_TYPE: u64 = 14;
-const LAST: u64 = 15;
 
-/// Whether a file that begins with these bytes is a pprof profile. Its first field is a `ValueType`, which has two numbers.
+/// Whether a file that begins with these bytes is a pprof profile. It has no mark, and its fields may come in any order. So all fields must be
+/// those of a profile, but for the last one, which may be cut.
 pub(in crate::formats) fn recognizes(head: &[u8]) -> bool {
     let mut fields = Fields::of(head);
-    let is_type = |message: &[u8]| {
-        let mut fields = Fields::of(message);
-        let are_known = fields.by_ref().all(|field| matches!(field, (1 | 2, Value::Number(_))));
-        are_known && !fields.is_damaged() && !message.is_empty()
-    };
-    match fields.next() {
-        Some((SAMPLE_TYPE, Value::Bytes(message))) if is_type(message) => fields.all(|(number, _)| (1..=LAST).contains(&number)),
-        _ => false,
+    let mut messages = 0;
+    for (number, value) in fields.by_ref() {
+        match (number, value) {
+            (SAMPLE_TYPE | SAMPLE | MAPPING | LOCATION | FUNCTION, Value::Bytes(message)) if is_part(number, message) => {
+                messages += 1
+            }
+            (STRING, Value::Bytes(text)) if std::str::from_utf8(text).is_ok() => {}
+            (PERIOD_TYPE, Value::Bytes(message)) if is_part(SAMPLE_TYPE, message) => {}
+            (COMMENT, _) | (7..=10 | 12 | 14 | 15, Value::Number(_)) => {}
+            _ => return false,
+        }
     }
+    messages > 0 && (!fields.is_damaged() || head.len() >= HEAD)
+}
+
+/// Whether these are the fields of a part of a profile, by the part's number there.
+fn is_part(of: u64, message: &[u8]) -> bool {
+    let mut fields = Fields::of(message);
+    let are_known = fields.by_ref().all(|(number, value)| {
+        let is_number = matches!(value, Value::Number(_));
+        match of {
+            SAMPLE_TYPE => is_number && (1..=2).contains(&number),
+            SAMPLE => (1..=2).contains(&number) || number == 3 && !is_number,
+            MAPPING => is_number && (1..=10).contains(&number),
+            LOCATION => is_number != (number == 4) && (1..=5).contains(&number),
+            _ => is_number && (1..=5).contains(&number),
+        }
+    });
+    are_known && !fields.is_damaged()
 }
 
 /// Reads a profile into the tables. Each kind of value is a source of its own.

@@ -106,6 +106,29 @@ fn a_part_has_its_callers_and_nothing_else() {
 }
 
 #[test]
+fn a_profile_is_recognized_whatever_the_order_of_its_fields_and_text_is_not() {
+    let (labels, tree) = example();
+    let part = Part { tree: &tree, difference: None, labels: &labels, root: CallTree::ROOT };
+    let mut bytes = Vec::new();
+    super::write(part, &options(Unit::Samples, 100), &mut bytes).unwrap();
+    let mut plain = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&*bytes), &mut plain).unwrap();
+    let fields: Vec<_> = crate::formats::protobuf::Fields::of(&plain).collect();
+    let mut turned = Message::default();
+    for (number, value) in fields.iter().rev() {
+        match value {
+            crate::formats::protobuf::Value::Number(value) => turned.number(*number, *value),
+            crate::formats::protobuf::Value::Bytes(bytes) => turned.bytes(*number, bytes),
+        }
+    }
+    // Texts have the opposite order now, so names differ; the file is still a profile.
+    assert!(super::recognizes(&turned.0) && super::recognizes(&plain));
+    for text in ["main;f 1\n", "\nmain;f 1\n", "2;a 1\n", "\"a\";b 2\n", "*;x 3\n", "P;Q 1\n", "{\"a\": 1}", ""] {
+        assert!(!super::recognizes(text.as_bytes()), "{text:?}");
+    }
+}
+
+#[test]
 fn a_file_that_is_cut_is_read_up_to_there_and_nonsense_is_refused() {
     let (labels, tree) = example();
     let mut bytes = Vec::new();
