@@ -91,8 +91,7 @@ impl Recording {
             writing.write(true);
         }
         let Writing { mut file, mut recorder, failure, .. } = writing;
-        let missed = recorder.missed();
-        let samples = recorder.next().saturating_sub(missed);
+        let (samples, missed) = (recorder.samples(), recorder.missed());
         if let Some(failure) = failure {
             return Err(anyhow!(failure).context("the recording is incomplete"));
         }

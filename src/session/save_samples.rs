@@ -13,18 +13,13 @@ use crate::session::shared::Shared;
 pub(super) fn save_samples(shared: &Shared, query: &Query, about: &About, out: &mut dyn Write) -> Result<(), FormatError> {
     let mut recorder = Recorder::new();
     let mut filter: Option<(Arc<Names>, ViewBuilder)> = None;
-    let mut kept = 0;
     loop {
         let profile = locks::read(&shared.profile);
         let names = shared.names_of(&profile);
         let (_, filter) = match filter.take_if(|(known, _)| !Arc::ptr_eq(known, &names)) {
             Some(_) | None => filter.get_or_insert_with(|| (Arc::clone(&names), ViewBuilder::new(names.clone(), query.clone()))),
         };
-        let more = recorder.take_some(&profile, &names, |sample| {
-            let shown = filter.shows(&profile, sample);
-            kept += u64::from(shown);
-            shown
-        });
+        let more = recorder.take_some(&profile, &names, |sample| filter.shows(&profile, sample));
         drop(profile);
         recorder.tell(about, &shared.processes);
         out.write_all(&recorder.bytes())?;
@@ -32,7 +27,7 @@ pub(super) fn save_samples(shared: &Shared, query: &Query, about: &About, out: &
             break;
         }
     }
-    if kept == 0 {
+    if recorder.samples() == 0 {
         return Err(FormatError::NothingToSave);
     }
     recorder.end();

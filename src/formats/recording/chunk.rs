@@ -99,7 +99,8 @@ pub(super) fn write_head(out: &mut Vec<u8>) {
     out.extend_from_slice(&MINOR.to_le_bytes());
 }
 
-/// Writes a chunk. The payload is compressed if that makes it smaller.
+/// Writes a chunk. The payload is compressed if that makes it smaller, but not so small that a reader takes it for a bomb: processes choose
+/// texts, and one of them could make the whole recording unreadable.
 pub(super) fn write_chunk(out: &mut Vec<u8>, kind: Kind, rows: u32, times: (u64, u64), payload: &[u8]) {
     let begin = out.len();
     out.resize(begin + CHUNK_HEAD, 0);
@@ -108,7 +109,8 @@ pub(super) fn write_chunk(out: &mut Vec<u8>, kind: Kind, rows: u32, times: (u64,
     let _ = encoder.write_all(payload);
     *out = encoder.finish().unwrap_or_default();
     let mut flags = DEFLATED;
-    if out.len() - begin - CHUNK_HEAD >= payload.len() {
+    let stored = out.len() - begin - CHUNK_HEAD;
+    if stored >= payload.len() || stored as u64 * MOST_UNPACKED / 2 < payload.len() as u64 {
         out.truncate(begin + CHUNK_HEAD);
         out.extend_from_slice(payload);
         flags = 0;

@@ -15,8 +15,8 @@
 //! version. A chunk with bit 1 of its flags set may not be skipped.
 //!
 //! Chunks are written about once a second, all of them in one write: first new rows of tables, then samples. Rows refer to earlier rows by
-//! number, counted from 0 in each table. A chunk of kind `Segment` empties all tables. It begins a recording, and follows when flametop has
-//! renewed its names. A frame may get its name in a later chunk than its samples; the last name counts.
+//! number, counted from 0 in each table. A chunk of kind `Segment` empties all tables. It begins a recording. It also follows when
+//! flametop has renewed its names, and when the writer keeps too many texts. A frame may get its name in a later chunk than its samples; the last name counts.
 //!
 //! A file that was cut anywhere is read to its last whole chunk. Without a chunk of kind `End`, the recording was cut.
 //!

@@ -222,6 +222,39 @@ fn samples_that_the_store_has_dropped_are_counted() {
     assert_eq!(recorder.missed(), 2 * 1_024);
 }
 
+#[test]
+fn processes_without_end_are_forgotten_and_their_samples_are_there() {
+    const PROCESSES: u32 = 40_000;
+    let machine = Machine::new();
+    let mut recorder = Recorder::new();
+    let (mut file, mut segments) = (recorder.bytes(), 0);
+    for tgid in 1..=PROCESSES {
+        let label = machine.names.labels.intern("fork", "", FrameKind::Process);
+        let thread = Thread { tgid: Tgid(tgid), tid: Tid(tgid), process: label, name: label, ..Thread::default() };
+        let sample = Sample { time: Timestamp(u64::from(tgid)), ..Sample::default() };
+        machine.profile.write().unwrap().record(thread, [machine.frames[0]], sample);
+        let command_line = format!("fork {tgid} {}", "x".repeat(1_000)).into();
+        machine.processes.insert(Tgid(tgid), Process { command_line, parent: Tgid(1), user: None, threads: 1, exited: None });
+        if tgid.is_multiple_of(4_000) {
+            machine.take(&mut recorder);
+            file.extend(recorder.bytes());
+            assert!(recorder.kept() < 24 << 20, "{} bytes are kept", recorder.kept());
+        }
+    }
+    recorder.end();
+    file.extend(recorder.bytes());
+    let mut at = 12;
+    while let Some(head) = file.get(at..at + 36) {
+        segments += usize::from(head[0] == chunk::Kind::Segment as u8);
+        at += 36 + u32::from_le_bytes(head[4..8].try_into().unwrap()) as usize;
+    }
+    assert!(segments >= 2, "{segments}");
+    let (read, opened) = read(&file).unwrap();
+    assert_eq!((read.profile.samples.len(), opened.remarks.len()), (PROCESSES as usize, 0));
+    let has_command = |tgid| read.processes.get(&Tgid(tgid)).is_some_and(|process| process.command_line.starts_with("fork "));
+    assert!((1..=PROCESSES).all(has_command));
+}
+
 /// A recording of three seconds, and where its seconds end.
 fn three_seconds() -> (Vec<u8>, Vec<usize>, Vec<Said>) {
     let machine = Machine::new();

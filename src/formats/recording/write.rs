@@ -16,6 +16,10 @@ use crate::profile::{
 /// Samples that are taken under one lock; about a millisecond's work.
 const SLICE: usize = 16_384;
 
+/// Bytes of texts and processes from which on a new segment begins. Processes choose both, and without a bound they would be kept for as
+/// long as the recording lasts. All other tables are as large as those of the store.
+const MOST_KEPT: usize = 16 << 20;
+
 /// Number of a row that is not in the file yet.
 const NONE: u32 = u32::MAX;
 
@@ -54,6 +58,8 @@ impl Numbers {
 #[derive(Default)]
 struct Tables {
     texts: FxHashMap<Arc<str>, u32>,
+    /// Bytes of `texts`.
+    text_bytes: usize,
     objects: Numbers,
     labels: Numbers,
     frames: Numbers,
@@ -121,6 +127,8 @@ pub struct Recorder {
     epoch: u64,
     /// Number of the next sample in the store.
     next: u64,
+    /// Samples that were taken.
+    samples: u64,
     /// Samples that the store had dropped before they were written.
     missed: u64,
     tables: Tables,
@@ -140,12 +148,18 @@ impl Recorder {
     pub fn new() -> Recorder {
         let mut out = Vec::new();
         write_head(&mut out);
-        Recorder { names: None, epoch: 0, next: 0, missed: 0, tables: Tables::default(), out, path: Vec::new() }
+        Recorder { names: None, epoch: 0, next: 0, samples: 0, missed: 0, tables: Tables::default(), out, path: Vec::new() }
     }
 
-    /// Returns the number of the first sample that was not taken yet.
-    pub fn next(&self) -> u64 {
-        self.next
+    /// Returns how many samples were taken.
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// Returns the bytes that are kept of texts and processes.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        self.tables.kept()
     }
 
     /// Returns how many samples the store had dropped before they could be taken.
@@ -162,7 +176,7 @@ impl Recorder {
 
     /// Like [`take`](Self::take), but leaves out the samples that are not to be `kept`.
     pub fn take_some(&mut self, profile: &Profile, names: &Arc<Names>, mut kept: impl FnMut(&Sample) -> bool) -> bool {
-        if !self.names.as_ref().is_some_and(|own| Arc::ptr_eq(own, names)) {
+        if !self.names.as_ref().is_some_and(|own| Arc::ptr_eq(own, names)) || self.tables.kept() > MOST_KEPT {
             self.begin_segment(names);
         }
         if profile.epoch() != self.epoch {
@@ -177,6 +191,7 @@ impl Recorder {
             let part = slice.get(..left).unwrap_or(slice);
             for sample in part.iter().filter(|sample| kept(sample)) {
                 self.sample(profile, names, sample);
+                self.samples += 1;
             }
             left -= part.len();
             self.next += part.len() as u64;
@@ -280,12 +295,18 @@ impl Tables {
         }
     }
 
+    /// Returns the bytes that are kept of texts and processes.
+    fn kept(&self) -> usize {
+        self.text_bytes + self.processes.len() * size_of::<(Tgid, Option<Process>)>()
+    }
+
     fn text(&mut self, text: &str) -> u64 {
         if let Some(known) = self.texts.get(text) {
             return u64::from(*known);
         }
         let number = u32::try_from(self.texts.len()).unwrap_or(NONE);
         self.texts.insert(text.into(), number);
+        self.text_bytes += text.len() + size_of::<(Arc<str>, u32)>();
         let rows = &mut self.rows.texts;
         rows.text(0, text);
         rows.end_row();
