@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, watch};
 use crate::cli;
 use crate::cpu_time;
 use crate::formats::folded::FoldedOptions;
-use crate::formats::save::{Growing, Pipe, SaveError, check, is_standard_output, remove_unfinished, save};
+use crate::formats::save::{Pipe, SaveError, check, is_standard_output, remove_unfinished, save};
 use crate::formats::svg::SvgOptions;
 use crate::locks;
 use crate::privileges;
@@ -67,7 +67,6 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
         checked => checked?,
     };
     let local_offset = local_offset();
-    let growing = if format.has_samples() { Some(Growing::begin(output, overwrite)?) } else { None };
     let pipe = if format.has_samples() { Ok(None) } else { Pipe::open(output) };
     let pipe = match pipe {
         Err(SaveError::NoReader { path }) => {
@@ -96,12 +95,12 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     let name = child.as_ref().map(|child| child.name.clone());
     let mut sampling = Sampling::start(&options.sampling, child, &shared)?;
     privileges::close();
-    let recording = match growing {
-        Some(file) => {
+    let recording = match format.has_samples() {
+        true => {
             let maker = StatusMaker::new(sampling.watcher(), &shared, options.sampling.frequency, local_offset);
-            Some(Recording::start(file, maker, watched(&options), &shared)?)
+            Some(Recording::start(output, overwrite, maker, watched(&options), &shared)?)
         }
-        None => None,
+        false => None,
     };
     let ended = runtime.block_on(wait(&sampling, &shared, options.duration, &mut signals, recording.as_ref()));
     let by = Instant::now() + END_WITHIN;

@@ -4,6 +4,7 @@
 //! collecting thread: kernel ─► Profile          this thread, once a second: Profile ─► Recorder ─► one write
 //! ```
 
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::formats::About;
 use crate::formats::recording::Recorder;
-use crate::formats::save::{Growing, SaveError};
+use crate::formats::save::{Growing, Overwrite, SaveError};
 use crate::locks;
 use crate::session::shared::Shared;
 
@@ -33,7 +34,10 @@ pub(super) struct Recording {
 }
 
 struct Writing {
-    file: Growing,
+    path: PathBuf,
+    overwrite: Overwrite,
+    /// The file. It begins with the first sample, so that a run without samples replaces nothing.
+    file: Option<Growing>,
     recorder: Recorder,
     maker: StatusMaker,
     watched: String,
@@ -52,12 +56,18 @@ pub(super) struct Written {
 }
 
 impl Recording {
-    /// Begins to write into a file. `watched` says which processes are sampled; it is empty for all.
-    pub(super) fn start(file: Growing, maker: StatusMaker, watched: String, shared: &Shared) -> Result<Recording> {
+    /// Begins to write into the file of this name. `watched` says which processes are sampled; it is empty for all.
+    pub(super) fn start(
+        path: &Path,
+        overwrite: Overwrite,
+        maker: StatusMaker,
+        watched: String,
+        shared: &Shared,
+    ) -> Result<Recording> {
         let (stop, stopped) = channel::<()>();
         let (fails, failed) = watch::channel(false);
-        let recorder = Recorder::new();
-        let mut writing = Writing { file, recorder, maker, watched, shared: shared.clone(), failure: None };
+        let (path, recorder, shared) = (path.to_owned(), Recorder::new(), shared.clone());
+        let mut writing = Writing { path, overwrite, file: None, recorder, maker, watched, shared, failure: None };
         let body = move || {
             for turn in 0u32.. {
                 writing.write(turn.is_multiple_of(LOOK_EVERY));
@@ -82,7 +92,7 @@ impl Recording {
         }
     }
 
-    /// Writes the last samples and names, and ends the file. A file without samples is removed.
+    /// Writes the last samples and names, and ends the file. Without samples there is no file.
     pub(super) fn finish(self) -> Result<Written> {
         drop(self.stop);
         let mut writing =
@@ -90,15 +100,12 @@ impl Recording {
         if writing.failure.is_none() {
             writing.write(true);
         }
-        let Writing { mut file, mut recorder, failure, .. } = writing;
+        let Writing { file, mut recorder, failure, .. } = writing;
         let (samples, missed) = (recorder.samples(), recorder.missed());
         if let Some(failure) = failure {
             return Err(anyhow!(failure).context("the recording is incomplete"));
         }
-        if samples == 0 {
-            file.discard();
-            return Ok(Written { bytes: 0, samples, missed });
-        }
+        let Some(mut file) = file else { return Ok(Written { bytes: 0, samples, missed }) };
         recorder.end();
         file.write(&recorder.bytes())?;
         let bytes = file.bytes();
@@ -122,6 +129,16 @@ impl Writing {
             let (status, _) = self.maker.make(false);
             self.recorder.tell(&About { watched: self.watched.clone(), ..about_of(&status) }, &self.shared.processes);
         }
-        self.failure = self.file.write(&self.recorder.bytes()).err();
+        if self.recorder.samples() > 0 {
+            self.failure = self.write_bytes().err();
+        }
+    }
+
+    fn write_bytes(&mut self) -> Result<(), SaveError> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(Growing::begin(&self.path, self.overwrite)?),
+        };
+        file.write(&self.recorder.bytes())
     }
 }

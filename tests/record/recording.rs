@@ -137,6 +137,10 @@ fn recordings_go_to_files_and_pipes_as_other_files_do() {
     // A process that sleeps has no samples, and no file.
     let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
     place.refuses(&["-p", &sleeper.id().to_string(), "-d", "0.5", "-o", "none.flametop"], &["no samples", "none.flametop"]);
+    let args = ["-p", &sleeper.id().to_string(), "-d", "0.5", "-o", "run.flametop", "--force"];
+    let before = std::fs::read(place.path("run.flametop")).unwrap();
+    place.refuses(&args, &["no samples", "run.flametop"]);
+    assert_eq!(std::fs::read(place.path("run.flametop")).unwrap(), before, "what was there is kept");
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
 }

@@ -15,8 +15,6 @@ use super::stream::stream_of;
 pub struct Growing {
     file: File,
     path: PathBuf,
-    /// `None` for a stream.
-    place: Option<Place>,
     bytes: u64,
 }
 
@@ -24,9 +22,9 @@ impl Growing {
     /// Begins a file, as private as those of [`save`](super::save), or opens a stream. An existing file is replaced at once.
     pub fn begin(path: &Path, overwrite: Overwrite) -> Result<Growing, SaveError> {
         let failed = |source: io::Error| failure(path, source);
-        let begun = |file, place| Growing { file, path: path.to_owned(), place, bytes: 0 };
+        let begun = |file| Growing { file, path: path.to_owned(), bytes: 0 };
         if stream_of(path).is_some() {
-            return Ok(begun(create(path)?, None));
+            return Ok(begun(create(path)?));
         }
         let place = Place::open(path, overwrite)?;
         let (temporary, file) = place.create_beside().map_err(failed)?;
@@ -35,7 +33,7 @@ impl Growing {
             temporary.remove();
             return Err(failed(error));
         }
-        Ok(begun(file, Some(place)))
+        Ok(begun(file))
     }
 
     /// Returns the number of bytes written.
@@ -57,19 +55,6 @@ impl Growing {
                 Err(failure(&self.path, error))
             }
             _ => Ok(()),
-        }
-    }
-
-    /// Removes the file: it has nothing to keep.
-    pub fn discard(mut self) {
-        self.bytes = 0;
-    }
-}
-
-impl Drop for Growing {
-    fn drop(&mut self) {
-        if self.bytes == 0 {
-            self.place.iter().for_each(Place::remove);
         }
     }
 }
