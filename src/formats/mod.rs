@@ -28,6 +28,7 @@ pub mod recording;
 pub mod save;
 pub mod svg;
 pub mod table;
+mod varint;
 
 use std::io;
 

@@ -6,6 +6,8 @@
 //!
 //! Source: <https://protobuf.dev/programming-guides/encoding/>.
 
+use super::varint;
+
 /// A field's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Value<'a> {
@@ -37,12 +39,12 @@ impl<'a> Fields<'a> {
     }
 
     fn field(&mut self) -> Option<(u64, Value<'a>)> {
-        let tag = varint(&mut self.rest)?;
+        let tag = varint::take(&mut self.rest)?;
         let value = match tag & 7 {
-            0 => Value::Number(varint(&mut self.rest)?),
+            0 => Value::Number(varint::take(&mut self.rest)?),
             1 => Value::Number(u64::from_le_bytes(*self.bytes(8)?.first_chunk()?)),
             2 => {
-                let length = usize::try_from(varint(&mut self.rest)?).ok()?;
+                let length = usize::try_from(varint::take(&mut self.rest)?).ok()?;
                 Value::Bytes(self.bytes(length)?)
             }
             5 => Value::Number(u64::from(u32::from_le_bytes(*self.bytes(4)?.first_chunk()?))),
@@ -97,25 +99,11 @@ impl<'a> Value<'a> {
         match self {
             Value::Number(number) => each(number),
             Value::Bytes(mut packed) => {
-                while let Some(number) = varint(&mut packed) {
+                while let Some(number) = varint::take(&mut packed) {
                     each(number);
                 }
             }
         }
-    }
-}
-
-#[inline]
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    let (mut value, mut shift) = (0u64, 0);
-    loop {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f).checked_shl(shift)?;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-        shift += 7;
     }
 }
 
@@ -146,12 +134,8 @@ impl Message {
         self.0.extend_from_slice(bytes);
     }
 
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
+    fn varint(&mut self, value: u64) {
+        varint::push(&mut self.0, value);
     }
 }
 

@@ -1,11 +1,13 @@
 //! Tables in columns of varints.
 
+use crate::formats::varint;
+
 /// Most columns of a table.
 const COLUMNS: usize = 14;
 /// Bytes of a column's tag and length.
 const COLUMN_HEAD: usize = 5;
 
-/// Bytes from which on rows become a payload. A payload may have at most 16 MiB, and the rows that are added between two checks add less
+/// A table with this many bytes becomes a payload. A payload may have at most 16 MiB, and the rows that are added between two checks add less
 /// than the difference.
 const FULL: usize = 1 << 20;
 /// Rows between two checks.
@@ -31,7 +33,7 @@ impl Columns {
     /// Appends a number to the column with this tag.
     pub(super) fn number(&mut self, tag: usize, value: u64) {
         if let Some(column) = self.columns.get_mut(tag) {
-            push_varint(column, value);
+            varint::push(column, value);
         }
     }
 
@@ -112,14 +114,6 @@ impl Run {
     }
 }
 
-fn push_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
 /// The values of one column.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Values<'a>(Option<&'a [u8]>);
@@ -129,16 +123,7 @@ impl<'a> Values<'a> {
     #[inline]
     pub(super) fn next(&mut self) -> Option<u64> {
         let Some(bytes) = &mut self.0 else { return Some(0) };
-        let (mut value, mut shift) = (0u64, 0);
-        loop {
-            let (byte, rest) = bytes.split_first()?;
-            *bytes = rest;
-            value |= u64::from(byte & 0x7f).checked_shl(shift)?;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-            shift += 7;
-        }
+        varint::take(bytes)
     }
 
     /// Returns the next value as a smaller number.
