@@ -1,7 +1,7 @@
 //! Unpacks compressed files while they are read.
 //!
-//! A file says itself how it is compressed. A hostile one may unpack to much more than anybody can wait for, so reading ends once the
-//! bytes are out of proportion to those of the file.
+//! A file says itself how it is compressed. A hostile one may unpack to more than a disk holds. So reading ends when the content
+//! is out of proportion to the file.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
@@ -31,11 +31,11 @@ const CHUNK: usize = 64 << 10;
 pub(super) struct Unpacked<'a> {
     /// At most [`HEAD`] bytes. Less only if the content is shorter.
     pub(super) head: Vec<u8>,
-    /// All of the content.
+    /// The whole content, from its first byte on.
     pub(super) content: Box<dyn BufRead + 'a>,
 }
 
-/// Begins to unpack a file. A file that is not compressed is returned as it is.
+/// Begins to unpack a file. The content of an uncompressed file is the file.
 pub(super) fn unpack<'a>(input: impl Read + 'a) -> io::Result<Unpacked<'a>> {
     let mut input: Box<dyn Read + 'a> = Box::new(input);
     let mut layers = 0;

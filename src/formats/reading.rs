@@ -18,7 +18,7 @@ pub struct Destination<'a> {
     pub before: Option<&'a mut Profile>,
 }
 
-/// What a reader tells besides samples.
+/// Facts from a file besides its samples.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Opened {
     /// Defects of the file, and how its numbers were changed: half a sentence each.

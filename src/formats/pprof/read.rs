@@ -1,4 +1,4 @@
-//! Reads pprof files. All of a file is kept in memory: its tables may come after the samples that refer to them.
+//! Reads pprof files. The whole file is kept in memory: its tables may come after the samples that refer to them.
 
 use std::io::BufRead;
 
@@ -64,7 +64,7 @@ fn is_part(of: u64, message: &[u8]) -> bool {
     are_known && !fields.is_damaged()
 }
 
-/// Reads a profile into the tables. Each kind of value is a source of its own.
+/// Reads a profile into the tables. Each kind of value becomes a source.
 pub(in crate::formats) fn open(input: &mut dyn BufRead, into: &mut Destination<'_>) -> Result<Opened, FormatError> {
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes).map_err(FormatError::Read)?;
@@ -114,7 +114,7 @@ struct Location<'a> {
     message: &'a [u8],
 }
 
-/// All of a file but its samples.
+/// The tables of a file. Its samples refer to them.
 struct Tables<'a> {
     strings: Vec<&'a [u8]>,
     types: Vec<Type>,

@@ -1,4 +1,4 @@
-//! The numbers that stand for kinds in a file. They never change.
+//! The numbers of kinds in a file. They never change, whatever the order of the kinds in the program.
 
 use crate::profile::{FrameKind, ObjectKind, Unit};
 

@@ -23,8 +23,8 @@
 //! # Writing
 //!
 //! [`Recorder`] reads the sample store as a view does: once a second it takes the samples that came since the last time. Tables are sent
-//! as samples need them. So writing delays the collector as little as a view does, and works for samples that are still being taken, for
-//! those of the last minutes, and for those of another file alike. If the store has dropped samples before they were written, they are
+//! as samples need them. So writing delays the collector as little as a view does. Samples that are still being taken, samples of
+//! the last minutes and samples of another file are all written in the same way. If the store has dropped samples before they were written, they are
 //! counted as lost.
 
 mod chunk;

@@ -181,7 +181,7 @@ impl<'a, 'b> Reader<'a, 'b> {
             Kind::Node => self.nodes(chunk.rows, &table),
             Kind::Sample => self.samples(chunk, &table),
             Kind::Process => self.processes(chunk.rows, &table),
-            Kind::Cgroup | Kind::User => self.people(kind, chunk.rows, &table),
+            Kind::Cgroup | Kind::User => self.cgroups_and_users(kind, chunk.rows, &table),
             Kind::Source => self.sources(chunk.rows, &table),
             Kind::Fact => self.facts(chunk.rows, &table),
             Kind::Note => self.notes(chunk.rows, &table),
@@ -334,7 +334,7 @@ impl<'a, 'b> Reader<'a, 'b> {
     }
 
     /// Reads the names of cgroups or users.
-    fn people(&mut self, kind: Kind, rows: u32, table: &Table<'_>) -> Option<()> {
+    fn cgroups_and_users(&mut self, kind: Kind, rows: u32, table: &Table<'_>) -> Option<()> {
         let [mut ids, mut names] = table.columns();
         for _ in 0..rows {
             let (id, name) = (ids.next()?, sanitize(self.rows.text(names.next()?)?).into());
