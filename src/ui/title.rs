@@ -1,6 +1,8 @@
 //! Describes the content of the screen, for the header and for titles of saved files.
 
-use crate::profile::{FilterMode, Grouping, Snapshot, Tgid};
+use rustc_hash::FxHashMap;
+
+use crate::profile::{FilterMode, Grouping, LabelId, Snapshot, Tgid, Timestamp};
 
 use super::messages::Status;
 use super::scene::Scene;
@@ -97,12 +99,23 @@ impl Scene {
     /// Names the selected processes, thread, cgroup or CPU.
     pub fn target_name(&self) -> String {
         self.target_in_words(|tgid| {
-            let row = self.snapshot.activity.iter().find(|row| row.thread.tgid == tgid);
-            format!("{} {tgid}", row.map_or("pid", |row| self.names.labels.name(row.thread.process)))
+            let name = self.newest_names(&[tgid]).next();
+            format!("{} {tgid}", name.map_or("pid", |name| self.names.labels.name(name)))
         })
     }
 
-    /// The same, with these words for a process.
+    /// Returns the newest names of those of the processes that the snapshot has, in no order.
+    fn newest_names(&self, tgids: &[Tgid]) -> impl Iterator<Item = LabelId> + use<> {
+        let mut newest: FxHashMap<Tgid, (Timestamp, LabelId)> = FxHashMap::default();
+        for row in self.snapshot.activity.iter().filter(|row| tgids.contains(&row.thread.tgid)) {
+            let name = (row.weights.last, row.thread.process);
+            let known = newest.entry(row.thread.tgid).or_insert(name);
+            *known = (*known).max(name);
+        }
+        newest.into_values().map(|(_, name)| name)
+    }
+
+    /// The same as [`Scene::target_name`], with these words for a process.
     fn target_in_words(&self, process: impl Fn(Tgid) -> String) -> String {
         let target = &self.query.target;
         let mut words = Vec::new();
@@ -110,9 +123,8 @@ impl Scene {
             [] => {}
             [tgid] => words.push(process(*tgid)),
             several => {
-                let of_them = self.snapshot.activity.iter().filter(|row| several.contains(&row.thread.tgid));
-                let mut named = of_them.map(|row| row.thread.process);
-                let first = named.next().filter(|first| named.all(|name| name == *first));
+                let mut names = self.newest_names(several);
+                let first = names.next().filter(|first| names.all(|name| name == *first));
                 let times = if self.theme.ascii { 'x' } else { '×' };
                 words.push(match first {
                     Some(name) => format!("{} {times}{}", self.names.labels.name(name), several.len()),

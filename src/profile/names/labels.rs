@@ -270,7 +270,12 @@ impl LabelTable {
 
     /// Returns the name, or `"?"` for an id of another table.
     pub fn name(&self, id: LabelId) -> &str {
-        self.get(id).map_or("?", |label| &label.name)
+        self.words(id).0
+    }
+
+    /// Returns the name and the object; `"?"` and nothing for an id of another table.
+    pub fn words(&self, id: LabelId) -> (&str, &str) {
+        self.get(id).map_or(("?", ""), |label| (&label.name, &label.object))
     }
 
     /// Returns the replacement of a provisional label, so that a cursor stays on its frame when names arrive. Other labels are returned

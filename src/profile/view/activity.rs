@@ -4,9 +4,10 @@ use rustc_hash::FxHashMap;
 
 use super::sides::Sides;
 use crate::profile::Thread;
+use crate::profile::Timestamp;
 use crate::profile::ids::{Tgid, Tid};
 
-/// The weights of a thread or process within the range.
+/// What a thread or process did within the range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
     /// Weight within the range. Filters and target are not applied: for pickers.
@@ -21,19 +22,22 @@ pub struct Activity {
     pub recent: u64,
     /// Weight that the baseline shows, if two sides are compared.
     pub before: u64,
+    /// The time of the newest sample that was counted.
+    pub last: Timestamp,
 }
 
 impl Activity {
-    /// Adds other weights.
+    /// Adds another activity.
     pub fn add(&mut self, other: &Activity) {
         // The pattern names all fields, so a new field does not compile until it is added here.
-        let Activity { all, shown, complete, user, recent, before } = other;
+        let Activity { all, shown, complete, user, recent, before, last } = other;
         self.all += all;
         self.shown += shown;
         self.complete += complete;
         self.user += user;
         self.recent += recent;
         self.before += before;
+        self.last = self.last.max(*last);
     }
 
     /// Returns whether the view shows any of it, now or in the baseline.
@@ -52,7 +56,7 @@ impl Activity {
 pub struct ActivityRow {
     /// The thread.
     pub thread: Thread,
-    /// Its weights.
+    /// What it did.
     pub weights: Activity,
 }
 

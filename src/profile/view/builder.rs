@@ -53,6 +53,8 @@ pub(super) struct ThreadSums {
     pub(super) shown: u64,
     pub(super) complete: u64,
     pub(super) user: u64,
+    /// The time of the newest sample that was counted. Samples that leave the range are the oldest.
+    pub(super) last: Timestamp,
 }
 
 /// Facts about a thread under the current query.
@@ -411,6 +413,7 @@ impl ViewBuilder {
             self.sums.resize(slot + 1, ThreadSums::default());
         }
         add(&mut self.sums[slot].all);
+        self.sums[slot].last = self.sums[slot].last.max(sample.time);
         add(slot_of(&mut self.cpu_sums, usize::from(sample.cpu.0)));
         if !shown {
             return;

@@ -539,6 +539,20 @@ mod tests {
     }
 
     #[test]
+    fn of_functions_that_are_equally_hot_the_first_by_name_is_told() {
+        let names = Arc::new(Names::default());
+        let profile = Arc::new(RwLock::new(Profile::new(Limits { window: 10_000, memory: 8_000_000 })));
+        for (time, name) in (0..).zip(["seek", "read", "write"]) {
+            sample(&names, &profile, time, &["main", name]);
+        }
+        let mut engine = Engine::new(Arc::clone(&names), Arc::default(), profile);
+        let answer = engine.answer(&Request { hottest: true, ..Request::default() }, Timestamp(3));
+        assert_eq!(answer.processes[&Tgid(1)].hottest.map(|label| names.labels.name(label)), Some("read"));
+        let last: Vec<_> = answer.activity.iter().map(|row| row.weights.last).collect();
+        assert_eq!(last, [Timestamp(2)]);
+    }
+
+    #[test]
     fn a_baseline_outlives_its_samples_and_is_counted() {
         let names = Arc::new(Names::default());
         let limits = Limits { window: 10_000, memory: 8_000_000 };

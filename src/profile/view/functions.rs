@@ -138,8 +138,7 @@ impl FunctionTable {
         rows.retain(|row| row.total != Sides::default() && is_function(row.label));
         let size = |part| compared.map_or(0, |compared| (compared.change(part).by.abs() * 1e9) as u64);
         // Rows of the same weight are ordered by name. Labels have other numbers in each run.
-        let words = |label| labels.get(label).map_or(("?", ""), |label| (&*label.name, &*label.object));
-        let last = |row: &FunctionRow| (words(row.label), row.label);
+        let last = |row: &FunctionRow| (labels.words(row.label), row.label);
         match order {
             FunctionOrder::Own => {
                 rows.sort_by_cached_key(|row| (Reverse((size(row.own), row.own.now, row.total.now)), last(row)));

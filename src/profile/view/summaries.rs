@@ -19,6 +19,7 @@ use crate::profile::ViewBuilder;
 use crate::profile::view::addresses::Counter;
 use crate::profile::view::builder::RECENT;
 use crate::profile::view::query::Query;
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -144,10 +145,14 @@ impl ViewBuilder {
                 *weights.entry((thread.tgid, label)).or_default() += sample.weight;
             }
         }
+        // Of functions of the same weight, the first by name is taken. Labels have other numbers in each run.
+        let key = |(weight, label)| (weight, Reverse(self.names.labels.words(label)));
         let mut hottest: FxHashMap<Tgid, (u64, LabelId)> = FxHashMap::default();
         for ((tgid, label), weight) in weights {
             let most = hottest.entry(tgid).or_insert((weight, label));
-            *most = (*most).max((weight, label));
+            if key((weight, label)) > key(*most) {
+                *most = (weight, label);
+            }
         }
         hottest.into_iter().map(|(tgid, (_, label))| (tgid, label)).collect()
     }
@@ -171,6 +176,7 @@ impl ViewBuilder {
                 user: amount(sums.user),
                 recent,
                 before: 0,
+                last: sums.last,
             },
         })
         .filter(|row| row.weights.all > 0)
@@ -187,7 +193,7 @@ impl ViewBuilder {
         }
         let mut sums: Vec<_> =
             sums.into_iter().map(|(id, weight)| (id, amount(weight))).filter(|(_, weight)| *weight > 0).collect();
-        sums.sort_by_key(|(id, weight)| (std::cmp::Reverse(*weight), *id));
+        sums.sort_by_key(|(id, weight)| (Reverse(*weight), *id));
         sums
     }
 
@@ -244,7 +250,7 @@ impl ViewBuilder {
             total: scaled(*total),
         });
         let mut frames: Vec<FrameWeight> = weights.filter(|weight| weight.total > 0).collect();
-        frames.sort_unstable_by_key(|weight| (std::cmp::Reverse(weight.rank()), weight.frame));
+        frames.sort_unstable_by_key(|weight| (Reverse(weight.rank()), weight.frame));
         let users_differ = self.names.users_differ(frames.iter().map(|weight| weight.frame));
         Addresses { label: counter.label, own: scaled(counter.own), total: scaled(counter.total), frames, users_differ }
     }

@@ -35,12 +35,17 @@ pub(in crate::ui) fn processes_of(snapshot: &Snapshot) -> Vec<ProcessSums> {
             sums.len() - 1
         });
         let process = &mut sums[index];
-        process.name = row.thread.process;
+        // Samples that wait for their tables are stored late, so the order of the rows does not tell which name is the newest.
+        if row.weights.last >= process.weights.last {
+            process.name = row.thread.process;
+        }
         process.weights.add(&row.weights);
         let thread = *thread_at.entry((row.thread.tgid, row.thread.tid)).or_insert(process.threads.len());
         match process.threads.get_mut(thread) {
             Some(known) => {
-                known.thread = row.thread;
+                if row.weights.last >= known.weights.last {
+                    known.thread = row.thread;
+                }
                 known.weights.add(&row.weights);
             }
             None => process.threads.push(*row),
@@ -353,7 +358,7 @@ fn fold_exited(processes: Vec<ProcessSums>, snapshot: &Snapshot) -> Vec<Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{FrameKind, ProcessFacts, Thread};
+    use crate::profile::{FrameKind, ProcessFacts, Thread, Timestamp};
     use std::sync::Arc;
 
     /// Creates processes by number, name, weight, and whether they have exited.
@@ -404,6 +409,18 @@ mod tests {
             ProcessRow::Thread { row } => format!("thread {}", row.thread.tid),
         };
         table.rows(snapshot, names).into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn a_process_has_the_name_of_its_newest_sample() {
+        let (names, mut snapshot) = world(&[(1, "make", 9, false), (1, "sh", 1, false)]);
+        let mut rows = snapshot.activity.to_vec();
+        (rows[0].weights.last, rows[1].weights.last) = (Timestamp(2), Timestamp(1));
+        snapshot.activity = rows.into();
+        let mut table = Processes::default();
+        table.open.insert(RowKey::Process(Tgid(1)));
+        assert_eq!(lines(&table, &names, &snapshot), ["1 make 10", "thread 1"]);
+        assert_eq!(names.labels.name(processes_of(&snapshot)[0].threads[0].thread.name), "make");
     }
 
     #[test]
