@@ -172,7 +172,8 @@ pub fn answer_requests(
     while goes_on() {
         let request = requests.borrow_and_update().clone();
         let answered = Instant::now();
-        if snapshots.send(Arc::new(engine.answer(&request, end.unwrap_or_else(now)))).is_err() || !goes_on() {
+        if snapshots.send(Arc::new(engine.answer(&request, end.unwrap_or_else(|| engine.present(now()))))).is_err() || !goes_on()
+        {
             return;
         }
         let pause = match (end.is_none(), began.elapsed() < Duration::from_secs(2)) {

@@ -271,6 +271,13 @@ impl Engine {
         self
     }
 
+    /// Returns the moment that an answer is about: now, or the end of the clock. Nothing happens after it, so no seconds are added to the
+    /// picture.
+    pub fn present(&self, now: Timestamp) -> Timestamp {
+        let ended = read(&self.trees.profile).clock().and_then(|clock| clock.until);
+        ended.map_or(now, |ended| now.min(ended))
+    }
+
     /// Returns the answer to a request, as of `now`.
     pub fn answer(&mut self, request: &Request, now: Timestamp) -> Snapshot {
         loop {
