@@ -297,6 +297,15 @@ pub struct Record {
     /// Write this kind of file, whatever its name ends in: svg, html, flametop, pprof, folded
     #[arg(long, value_name = "KIND", value_parser = parse_format, help_heading = FILE)]
     pub format: Option<Format>,
+    /// Keep the last TIME in memory, and write it to a new .flametop file in the directory -o at SIGUSR1 and at the end: 90s, 10m, 2h
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with_all = ["window", "format", "force"], help_heading = KEPT)]
+    pub keep: Option<Duration>,
+    /// Write what is kept also when a condition on the CPU use is met: 'cpu > 90%', 'cpu < 5% for 30s'
+    ///
+    /// 100 % is all CPUs, busy with what is recorded. The condition must hold for 5 seconds, or for
+    /// the given time. Nothing is written again while it still holds, nor within the time that is kept.
+    #[arg(long, value_name = "CONDITION", value_parser = When::parse, requires = "keep", help_heading = KEPT)]
+    pub when: Option<When>,
     /// Replace an existing file
     #[arg(long, help_heading = FILE)]
     pub force: bool,
@@ -374,8 +383,54 @@ fn output_help() -> String {
     let formats = crate::formats::table::described();
     format!(
         "Write to this file: {formats}; - is standard output (the command's own output then goes to standard error) \
-         [default: flametop-COMMAND-DATE.svg in this directory]"
+         [default: flametop-COMMAND-DATE.svg in this directory]; with --keep, write into this directory [default: .]"
     )
+}
+
+/// A condition on the CPU use.
+#[cfg(feature = "live")]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct When {
+    is_above: bool,
+    percent: f64,
+    /// How long it must hold.
+    pub lasting: Duration,
+}
+
+#[cfg(feature = "live")]
+impl When {
+    /// Reads `cpu > 90%` or `cpu < 5% for 30s`.
+    pub fn parse(text: &str) -> Result<When, String> {
+        let how = || "write a condition as 'cpu > 90%' or 'cpu < 5% for 30s'".to_owned();
+        let (condition, lasting) = match text.split_once(" for ") {
+            Some((condition, time)) => (condition, seconds_in(time.trim())?),
+            None => (text, 5.0),
+        };
+        let rest = condition.trim().strip_prefix("cpu").ok_or_else(how)?.trim_start();
+        let (is_above, percent) = match (rest.strip_prefix('>'), rest.strip_prefix('<')) {
+            (Some(percent), _) => (true, percent),
+            (None, Some(percent)) => (false, percent),
+            (None, None) => return Err(how()),
+        };
+        let percent: f64 = percent.trim().trim_end_matches('%').trim_end().parse().map_err(|_| how())?;
+        if !(0.0..=100.0).contains(&percent) || !(0.0..1e6).contains(&lasting) {
+            return Err(how());
+        }
+        Ok(When { is_above, percent, lasting: Duration::from_secs_f64(lasting) })
+    }
+
+    /// Whether it holds at this CPU use, in percent.
+    pub fn holds(&self, percent: f64) -> bool {
+        if self.is_above { percent > self.percent } else { percent < self.percent }
+    }
+}
+
+#[cfg(feature = "live")]
+impl std::fmt::Display for When {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sign = if self.is_above { '>' } else { '<' };
+        write!(f, "cpu {sign} {} % for {} s", self.percent, self.lasting.as_secs_f64())
+    }
 }
 
 #[cfg(feature = "live")]

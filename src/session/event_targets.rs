@@ -51,8 +51,16 @@ pub(super) fn read(events: &[String], watched: &Watched<'_>) -> Result<(bool, Ve
 /// Returns the event that is shown and written first: the first one of the command line, since events of different kinds cannot be added.
 /// Returns `None` if no event was given: then there is only the clock. Sources are numbered in the order of the command line.
 pub(super) fn first(events: &[String]) -> Option<EventSource> {
-    let is_clock = |event: &String| matches!(EventSpec::parse(event), Ok(EventSpec::Clock));
     events.first().map(|event| if is_clock(event) { EventSource::CLOCK } else { EventSource(1) })
+}
+
+/// Whether the clock samples with these events: it does without any.
+pub(super) fn has_clock(events: &[String]) -> bool {
+    events.is_empty() || events.iter().any(|event| is_clock(event))
+}
+
+fn is_clock(event: &str) -> bool {
+    matches!(EventSpec::parse(event), Ok(EventSpec::Clock))
 }
 
 /// Parses one event, and finds its places.

@@ -16,9 +16,16 @@ pub(super) struct Progress {
     /// Whether some stacks end where the chain of frame pointers ended. Only names tell whether these stacks are whole, and the names are
     /// not known yet. So the line has no percentage.
     is_unsure: bool,
+    /// Whether only the last minutes are kept.
+    is_keeping: bool,
 }
 
 impl Progress {
+    /// Begins to count. `is_keeping` says whether only the last minutes are kept.
+    pub(super) fn new(is_keeping: bool) -> Progress {
+        Progress { is_keeping, ..Progress::default() }
+    }
+
     /// Returns the line: `recording: 12 s, 18 s left · 1,204 samples, 99.2 % complete, 0 lost`.
     pub(super) fn line(&mut self, profile: &Profile, elapsed: Duration, duration: Option<Duration>) -> String {
         for sample in profile.samples.slices_from(self.next).flatten() {
@@ -41,7 +48,8 @@ impl Progress {
             user => format!(", {:.1} % complete", self.whole as f64 * 100.0 / user as f64),
         };
         let (samples, lost) = (grouped(self.next), grouped(profile.losses.ring_full));
-        format!("recording: {} s{left} · {samples} samples{complete}, {lost} lost", elapsed.as_secs())
+        let word = if self.is_keeping { "keeping" } else { "recording" };
+        format!("{word}: {} s{left} · {samples} samples{complete}, {lost} lost", elapsed.as_secs())
     }
 }
 
@@ -53,7 +61,7 @@ mod tests {
     #[test]
     fn each_look_counts_what_came_since() {
         let mut profile = Profile::fixed(Capabilities::STACKS);
-        let mut progress = Progress::default();
+        let mut progress = Progress::new(false);
         let seconds = Duration::from_secs_f64;
         let add = |profile: &mut Profile, end: UserEnd, count: usize| {
             for _ in 0..count {

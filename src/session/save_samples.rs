@@ -9,8 +9,9 @@ use crate::locks;
 use crate::profile::{Names, Query, ViewBuilder};
 use crate::session::shared::Shared;
 
-/// Writes the samples that `query` shows. Its range must not depend on the present. Samples may still arrive meanwhile.
-pub(super) fn save_samples(shared: &Shared, query: &Query, about: &About, out: &mut dyn Write) -> Result<(), FormatError> {
+/// Writes the samples that `query` shows, and returns their number. Its range must not depend on the present. Samples may still arrive
+/// meanwhile.
+pub(super) fn save_samples(shared: &Shared, query: &Query, about: &About, out: &mut dyn Write) -> Result<u64, FormatError> {
     let mut recorder = Recorder::new();
     let mut filter: Option<(Arc<Names>, ViewBuilder)> = None;
     loop {
@@ -32,5 +33,6 @@ pub(super) fn save_samples(shared: &Shared, query: &Query, about: &About, out: &
     }
     recorder.end();
     out.write_all(&recorder.bytes())?;
-    Ok(out.flush()?)
+    out.flush()?;
+    Ok(recorder.samples())
 }

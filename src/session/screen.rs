@@ -6,6 +6,7 @@ use crate::session::clock::{began, below_title, now};
 use crate::session::lines::{LINES_WITHIN, lines_of};
 use crate::session::save_samples::save_samples;
 use crate::session::shared::Shared;
+use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -241,7 +242,8 @@ fn save_view(
     let format = Format::of(&order.path)?;
     let overwrite = if order.overwrite { Overwrite::Yes } else { Overwrite::No };
     if format.has_samples() {
-        return Ok((save::save(&order.path, overwrite, |out| save_samples(shared, &order.query, about, out))?, None));
+        let samples = |out: &mut dyn Write| save_samples(shared, &order.query, about, out).map(drop);
+        return Ok((save::save(&order.path, overwrite, samples)?, None));
     }
     let mut tree = Arc::clone(&order.tree);
     if order.one > 1 && order.difference.is_none() {

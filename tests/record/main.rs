@@ -17,6 +17,7 @@ mod far;
 mod files;
 mod first_thread;
 mod jit;
+mod keeping;
 mod odd;
 mod recording;
 

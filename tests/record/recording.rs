@@ -7,16 +7,16 @@ use super::common::TinyDisk;
 use super::*;
 
 /// A recording, opened.
-struct Recorded {
+pub(super) struct Recorded {
     names: Names,
     processes: Processes,
-    profile: Profile,
-    opened: Opened,
+    pub(super) profile: Profile,
+    pub(super) opened: Opened,
 }
 
 impl Recorded {
     #[track_caller]
-    fn open(bytes: &[u8]) -> Recorded {
+    pub(super) fn open(bytes: &[u8]) -> Recorded {
         Recorded::try_open(bytes).unwrap_or_else(|error| panic!("{error}"))
     }
 
@@ -35,7 +35,7 @@ impl Recorded {
     }
 
     /// The stacks of a process, root first, each once.
-    fn stacks(&self, tgid: Tgid) -> Vec<String> {
+    pub(super) fn stacks(&self, tgid: Tgid) -> Vec<String> {
         let samples = self.profile.samples.slices_from(0).flatten();
         let of_process = samples.filter(|sample| self.profile.threads.get(sample.thread).unwrap().tgid == tgid);
         let mut stacks: Vec<String> = of_process

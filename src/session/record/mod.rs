@@ -1,7 +1,9 @@
 //! Recording without a screen: samples for a while, then one file.
 
 mod ending;
+mod keeping;
 mod report;
+mod when;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -28,13 +30,14 @@ use super::lines::{LINES_WITHIN, lines_of};
 use super::looks::palette_of;
 use super::options::{duties, folding, limits};
 use super::progress::Progress;
-use super::recording::Recording;
+use super::recording::{Recording, Written};
 use super::runtime::runtime;
 use super::sampling::{END_WITHIN, Ended, Sampling};
 use super::shared::Shared;
 use super::status::StatusMaker;
 use super::user::{User, runs_as_root};
 use ending::{NAMES_AT_LEAST, Ours, Signals, end, reader, settle, sleep_until, tell};
+use keeping::{Keeping, Plan};
 use report::{Outcome, host, nothing, report, title};
 
 /// How often the progress line is drawn.
@@ -44,9 +47,14 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 pub(super) fn run(options: cli::Record) -> Result<u8> {
     // A file that cannot be written is reported before sampling starts.
     let overwrite = if options.force { Overwrite::Yes } else { Overwrite::No };
-    let output = options.output.clone().unwrap_or_else(|| usual_name(&options));
+    let plan = plan(&options)?;
+    let output = match &plan {
+        Some(plan) => plan.directory.clone(),
+        None => options.output.clone().unwrap_or_else(|| usual_name(&options)),
+    };
     let output = output.as_path();
-    let format = match check(output, overwrite, options.format) {
+    let checked = if plan.is_some() { Ok(Format::Recording) } else { check(output, overwrite, options.format) };
+    let format = match checked {
         Err(SaveError::Exists { path }) => bail!("`{}` exists already; --force replaces it", path.display()),
         checked => checked?,
     };
@@ -68,7 +76,7 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     keep_little_memory();
     let runtime = runtime()?;
     let mut signals = runtime.block_on(async { Signals::watch(output.display().to_string()) })?;
-    let shared = Shared::live(limits(&options.sampling, None), &runtime);
+    let shared = Shared::live(limits(&options.sampling, options.keep), &runtime);
     let child = match options.program.as_slice() {
         [] => None,
         command => Some(Child::start(command, output_of_command(output), Terms::recorded(user.as_ref()), user.as_ref())?),
@@ -79,14 +87,19 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     let name = child.as_ref().map(|child| child.name.clone());
     let mut sampling = Sampling::start(&options.sampling, child, &shared)?;
     privileges::close();
-    let recording = match format.has_samples() {
-        true => {
-            let maker = StatusMaker::new(sampling.watcher(), &shared, options.sampling.frequency, local_offset);
-            Some(Recording::start(output, overwrite, maker, watched(&options), &shared)?)
-        }
-        false => None,
+    let recording = if format.has_samples() {
+        let maker = StatusMaker::new(sampling.watcher(), &shared, options.sampling.frequency, local_offset);
+        Some(match plan {
+            Some(plan) => {
+                let _runtime = runtime.enter();
+                Writing::Kept(Keeping::start(plan, maker, &shared)?)
+            }
+            None => Writing::Growing(Recording::start(output, overwrite, maker, watched(&options), &shared)?),
+        })
+    } else {
+        None
     };
-    let ended = runtime.block_on(wait(&sampling, &shared, options.duration, &mut signals, recording.as_ref()));
+    let ended = runtime.block_on(wait(&sampling, &shared, &options, &mut signals, recording.as_ref()));
     let by = Instant::now() + END_WITHIN;
     runtime.block_on(end(&sampling, by, name.as_deref(), &mut signals));
     if !sampling.finish(by) {
@@ -97,20 +110,20 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     }
     let by = by.max(Instant::now() + NAMES_AT_LEAST);
     runtime.block_on(settle(&shared, by, &Ours::find(user.as_ref()), &mut signals));
-    let written = recording.map(Recording::finish).transpose()?;
+    let written = recording.map(|recording| recording.finish(output)).transpose()?;
     let mut engine = shared.engine();
     let source = event_targets::first(&options.sampling.events);
     let query = Query { source, folding: folding(&options.sampling), ..Query::default() };
     let snapshot = engine.answer(&Request { query, ..Request::default() }, now());
-    if written.as_ref().map_or(snapshot.tree.total(), |written| written.samples) == 0 {
+    if written.as_ref().map_or(snapshot.tree.total(), |(_, written)| written.samples) == 0 {
         bail!(nothing(&options, output, &sampling.told()));
     }
     let status = match ended {
         Some(Ended::Target(ref ending)) => ending.status,
         Some(Ended::Failed(_)) | None => 0,
     };
-    if let Some(written) = written {
-        report(&options, output, &snapshot, &sampling, ended.as_ref(), Outcome::Recording(written));
+    if let Some((file, written)) = written {
+        report(&options, &file, &snapshot, &sampling, ended.as_ref(), Outcome::Recording(written));
         return Ok(status);
     }
     let pipe = match pipe {
@@ -137,6 +150,44 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     Ok(status)
 }
 
+/// A recording that is being taken.
+enum Writing {
+    /// All samples, as they come.
+    Growing(Recording),
+    /// The last minutes, when asked.
+    Kept(Keeping),
+}
+
+impl Writing {
+    /// Waits until nothing can be written any more.
+    async fn failed(&self) {
+        match self {
+            Writing::Growing(recording) => recording.failed().await,
+            Writing::Kept(_) => std::future::pending().await,
+        }
+    }
+
+    /// Writes the last samples. Returns the file's name.
+    fn finish(self, output: &Path) -> Result<(PathBuf, Written)> {
+        match self {
+            Writing::Growing(recording) => Ok((output.to_owned(), recording.finish()?)),
+            Writing::Kept(keeping) => keeping.finish(),
+        }
+    }
+}
+
+/// Says what a flight recorder does, if one is wanted.
+fn plan(options: &cli::Record) -> Result<Option<Plan>> {
+    let Some(keep) = options.keep else { return Ok(None) };
+    let directory = options.output.clone().unwrap_or_else(|| PathBuf::from("."));
+    if options.when.is_some() && !event_targets::has_clock(&options.sampling.events) {
+        bail!("`--when` needs the clock to know how busy the CPUs are; add `-e cpu`");
+    }
+    let plan = Plan { directory, name: name_of(options), watched: watched(options), keep, when: options.when };
+    plan.check()?;
+    Ok(Some(plan))
+}
+
 /// Says which processes are sampled. Empty for all of them.
 fn watched(options: &cli::Record) -> String {
     match (options.program.first(), options.sampling.pids.as_slice()) {
@@ -149,9 +200,13 @@ fn watched(options: &cli::Record) -> String {
 
 /// Returns the file name of a recording without `-o`, in the current directory.
 fn usual_name(options: &cli::Record) -> PathBuf {
+    file_name(options.format.unwrap_or(Format::Svg), name_of(options).as_deref()).into()
+}
+
+/// Returns what is recorded, as names of files have it.
+fn name_of(options: &cli::Record) -> Option<String> {
     let command = options.program.first().and_then(|program| Path::new(program).file_name()).map(shown);
-    let process = || options.sampling.pids.first().map(|pid| format!("pid-{pid}"));
-    file_name(options.format.unwrap_or(Format::Svg), command.or_else(process).as_deref()).into()
+    command.or_else(|| options.sampling.pids.first().map(|pid| format!("pid-{pid}")))
 }
 
 /// Returns where the command's output goes: it must not mix with the stacks.
@@ -163,12 +218,13 @@ fn output_of_command(stacks: &Path) -> Output {
 async fn wait(
     sampling: &Sampling,
     shared: &Shared,
-    duration: Option<Duration>,
+    options: &cli::Record,
     signals: &mut Signals,
-    recording: Option<&Recording>,
+    recording: Option<&Writing>,
 ) -> Option<Ended> {
+    let duration = options.duration;
     let deadline = duration.map(|duration| tokio::time::Instant::now() + duration);
-    let mut progress = Progress::default();
+    let mut progress = Progress::new(options.keep.is_some());
     // Without a terminal nothing is due before the end: a wake-up costs more CPU time than a sample.
     let mut tick = io::stderr().is_terminal().then(|| tokio::time::interval(PROGRESS_EVERY));
     let outcome = loop {
@@ -192,7 +248,7 @@ async fn wait(
 }
 
 /// Waits until the recording cannot be written any more.
-async fn failed(recording: Option<&Recording>) {
+async fn failed(recording: Option<&Writing>) {
     match recording {
         Some(recording) => recording.failed().await,
         None => std::future::pending().await,
