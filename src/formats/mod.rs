@@ -6,6 +6,7 @@
 //! - [`html`]: the same graph with a table of functions, as a page.
 //! - [`recording`]: all samples, with their times and threads.
 //! - `pprof`: the format of Go's and of many other profilers.
+//! - `perf_script`: the text that `perf script` prints.
 //! - [`open()`]: reads any of these formats that can be read, plain or compressed.
 //!
 //! Readers put [`Sample`](crate::profile::Sample)s into a [`Profile`](crate::profile::Profile). Writers take the [`CallTree`] that
@@ -16,11 +17,13 @@
 mod about;
 pub mod folded;
 pub mod html;
+mod known;
 mod lines;
 mod open;
 mod options;
 mod packed;
 mod paths;
+mod perf_script;
 mod pprof;
 mod protobuf;
 mod reading;

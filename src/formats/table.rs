@@ -5,7 +5,7 @@ use std::io::Write;
 
 use super::options::{SaveOptions, WriteFn};
 use super::reading::ReadFn;
-use super::{FormatError, Part, folded, html, pprof, recording, svg};
+use super::{FormatError, Part, folded, html, perf_script, pprof, recording, svg};
 
 /// A kind of file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +20,8 @@ pub enum Format {
     Recording,
     /// pprof's protocol buffer.
     Pprof,
+    /// The text of `perf script`.
+    PerfScript,
 }
 
 /// Properties of a format.
@@ -80,6 +82,15 @@ pub const FORMATS: &[Entry] = &[
         write: Some(|part, options, out| pprof::write(part, options, out).map(|()| None)),
     },
     Entry {
+        format: Format::PerfScript,
+        endings: &["perf"],
+        what: "the text of perf script",
+        shows_lines: false,
+        recognizes: perf_script::recognizes,
+        read: Some(perf_script::open),
+        write: None,
+    },
+    Entry {
         format: Format::Folded,
         endings: &["folded", "txt"],
         what: "folded stacks",
@@ -108,7 +119,7 @@ const fn foreign(magic: &'static [u8], what: &'static str, advice: &'static str)
 /// Formats that people mistake for folded stacks.
 const FOREIGN: &[Foreign] = &[
     foreign(b"BZh", "bzip2-compressed data", "unpack it with `bzip2 -dc` first"),
-    foreign(b"PERFILE2", "a perf recording", "convert it to folded stacks with `perf script | inferno-collapse-perf`"),
+    foreign(b"PERFILE2", "a perf recording", "print it with `perf script -F +pid | flametop view -`"),
     foreign(b"\x7fELF", "an executable", "give a recording, or record it with `flametop record`"),
     foreign(b"<?xml", "XML, perhaps a finished flame graph", "give the folded stacks it was made from"),
     foreign(b"<!DOCTYPE html", "an HTML page, perhaps a finished flame graph", "give the folded stacks it was made from"),

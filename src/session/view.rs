@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use crate::cli;
 use crate::formats::{Destination, Opened, open};
 use crate::locks;
-use crate::profile::{Capabilities, Grouping, Profile, Query};
+use crate::profile::{Capabilities, Grouping, Profile, Query, Timestamp};
 use crate::ui::{App, Compare, Message, Status};
 
 use super::config;
@@ -52,7 +52,7 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     }
     let end = opened.until.unwrap_or_else(now);
     let name = crate::profile::sanitize(&name);
-    let begin = locks::read(&shared.profile).sampled(end).map_or(end, |(begin, _)| begin);
+    let begin = begin(&locks::read(&shared.profile), end);
     app.scene.status = match &opened.about {
         Some(about) => status_of(about, &name, end.since(begin) / 1_000_000_000),
         None => Status { host: name.into_owned(), ..Status::default() },
@@ -72,6 +72,12 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     });
     ends.stop();
     outcome
+}
+
+/// Returns when sampling began; a file without a clock begins with its first sample.
+fn begin(profile: &Profile, end: Timestamp) -> Timestamp {
+    let clock = profile.sampled(end).map(|(begin, _)| begin);
+    clock.or(profile.samples.first_time().filter(|_| profile.capabilities().time)).unwrap_or(end)
 }
 
 /// Reads a file. If `before` is given, the baseline of a difference goes into it.

@@ -6,13 +6,10 @@
 //! not taken. In unsorted files, most time is spent on waiting for memory in the trie. So several of their lines are looked up together.
 
 use std::fmt;
-use std::hash::Hasher;
 use std::io::{BufRead, Read};
 
-use hashbrown::HashTable;
-use rustc_hash::FxHasher;
-
 use super::super::FormatError;
+use super::super::known::Known;
 use super::super::lines::{Encoding, Lines};
 use super::super::reading::{Destination, Opened};
 use super::line::{Count, Line, parse, parse_before, parse_frame};
@@ -244,14 +241,8 @@ impl<'a> Side<'a> {
         let file = names.labels.intern("[file]", "", FrameKind::Process);
         let thread =
             profile.threads.intern(Thread { tgid: Tgid(0), tid: Tid(0), process: file, name: file, ..Thread::default() });
-        let loader = Loader {
-            names,
-            profile,
-            thread,
-            known: NameCache::default(),
-            last: LastStack::default(),
-            waiting: Waiting::default(),
-        };
+        let loader =
+            Loader { names, profile, thread, known: Known::default(), last: LastStack::default(), waiting: Waiting::default() };
         Side { loader, weights: Weights::default() }
     }
 
@@ -295,7 +286,7 @@ struct Loader<'a> {
     names: &'a Names,
     profile: &'a mut Profile,
     thread: ThreadIndex,
-    known: NameCache,
+    known: Known<FrameId>,
     last: LastStack,
     waiting: Waiting,
 }
@@ -326,7 +317,7 @@ impl Loader<'_> {
         let (known, names) = (&mut self.known, self.names);
         let mut begin = 0;
         for end in memchr::memchr_iter(b';', frames).chain(std::iter::once(frames.len())) {
-            self.waiting.frames.push(known.frame(frames.get(begin..end).unwrap_or_default(), names));
+            self.waiting.frames.push(frame(known, frames.get(begin..end).unwrap_or_default(), names));
             begin = end + 1;
         }
         self.waiting.lines.push((self.waiting.frames.len(), weight));
@@ -366,7 +357,7 @@ impl Loader<'_> {
         let mut begin = 0;
         for end in ends {
             let name = rest.get(begin..end).unwrap_or_default();
-            let frame = self.known.frame(name, self.names);
+            let frame = frame(&mut self.known, name, self.names);
             stack = self.profile.stacks.child(stack, frame);
             self.last.ends.push((start + end, stack));
             begin = end + 1;
@@ -426,40 +417,12 @@ fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     words + a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Finds frames by the bytes of their names, as written in the file with the annotation.
-#[derive(Default)]
-struct NameCache {
-    index: HashTable<KnownName>,
-    bytes: Vec<u8>,
-}
-
-struct KnownName {
-    start: usize,
-    length: usize,
-    frame: FrameId,
-}
-
-impl NameCache {
-    fn frame(&mut self, name: &[u8], names: &Names) -> FrameId {
-        let bytes = &self.bytes;
-        let bytes_of = |known: &KnownName| bytes.get(known.start..known.start + known.length).unwrap_or_default();
-        let wanted = hash(name);
-        if let Some(known) = self.index.find(wanted, |known| bytes_of(known) == name) {
-            return known.frame;
-        }
+/// Finds frames by their names as written, with the annotation.
+fn frame(known: &mut Known<FrameId>, name: &[u8], names: &Names) -> FrameId {
+    known.get(name, || {
         let (text, kind) = parse_frame(name);
-        let frame = names.intern_named(names.labels.intern(&text, "", kind));
-        let known = KnownName { start: bytes.len(), length: name.len(), frame };
-        self.index.insert_unique(wanted, known, |known| hash(bytes_of(known)));
-        self.bytes.extend_from_slice(name);
-        frame
-    }
-}
-
-fn hash(bytes: &[u8]) -> u64 {
-    let mut hasher = FxHasher::default();
-    hasher.write(bytes);
-    hasher.finish()
+        names.intern_named(names.labels.intern(&text, "", kind))
+    })
 }
 
 #[cfg(test)]

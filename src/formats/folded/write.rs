@@ -102,7 +102,7 @@ fn write_lines<C: Display>(
         if let (weight, Some(counts)) = counts(path) {
             written.stacks += 1;
             written.total += weight;
-            let text = if path.text.is_empty() { UNKNOWN } else { path.text };
+            let text = if path.text.trim().is_empty() { UNKNOWN } else { path.text };
             writeln!(out, "{}{text} {counts}", if reads_as_comment(text) { "_" } else { "" })?;
         }
         Ok::<(), FormatError>(())
@@ -119,7 +119,7 @@ fn reads_as_comment(text: &str) -> bool {
 
 /// Returns the name in a form that can stand between `;` and `;`.
 fn frame_text(name: &str, annotation: &str) -> String {
-    let name = if name.trim().is_empty() { UNKNOWN } else { name };
+    let name = if name.is_empty() { UNKNOWN } else { name };
     name.replace(';', ":") + annotation
 }
 
@@ -225,7 +225,7 @@ mod tests {
             (&[("#", User), ("x", User)], 4),
         ];
         let tree = tree(&labels, &stacks);
-        assert_eq!(written(&tree, &labels, CallTree::ROOT, true), "_#;x 4\n_# no 3\n[u8: 4] 1\n[unknown];[unknown] 2\n");
+        assert_eq!(written(&tree, &labels, CallTree::ROOT, true), "_#;x 4\n_# no 3\n[u8: 4] 1\n[unknown];  2\n");
     }
 
     #[test]
