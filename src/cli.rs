@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-#[cfg(feature = "live")]
 use crate::formats::Format;
 
 /// Headings of the help.
@@ -62,8 +61,10 @@ pub enum Command {
     /// Sample without a screen, and write a flame graph, a recording or folded stacks
     #[cfg(feature = "live")]
     Record(Record),
-    /// Open a recording, a pprof profile or folded stacks in the same views
+    /// Open a recording, a pprof profile, the text of `perf script` or folded stacks in the same views
     View(View),
+    /// Write a file of one format in another one
+    Convert(Convert),
     /// Check what this machine supports and how to fix what is missing
     #[cfg(feature = "live")]
     Doctor,
@@ -329,10 +330,47 @@ pub struct Record {
     pub program: Vec<OsString>,
 }
 
+/// Options of `convert`.
+#[derive(Args, Debug, Clone)]
+pub struct Convert {
+    /// Read this recording, pprof profile, text of perf script, or file of folded stacks; - is standard input
+    #[arg(value_name = "IN")]
+    pub file: PathBuf,
+    /// Write to this file
+    #[arg(value_name = "OUT", help = converted_help())]
+    pub output: PathBuf,
+    /// Write the difference from this file
+    #[arg(short, long, value_name = "FILE")]
+    pub baseline: Option<PathBuf>,
+    /// Take this kind of event or value, if the file has several
+    #[arg(short, long, value_name = "NAME")]
+    pub event: Option<String>,
+    /// Write this kind of file, whatever its name ends in
+    #[arg(long, value_name = "KIND", value_parser = parse_format)]
+    pub format: Option<Format>,
+    /// Replace an existing file
+    #[arg(long)]
+    pub force: bool,
+    /// Write folded stacks without `_[k]`, `_[i]`, `_[j]`, `_[p]` after kernel, inlined, JIT and Python frames
+    #[arg(long)]
+    pub no_annotations: bool,
+    /// Write file and line into folded stacks, behind the names of Python functions: `run (/srv/views.py:1)`
+    #[arg(long)]
+    pub places: bool,
+    /// Draw callers at the top of a picture instead of at the bottom
+    #[arg(long)]
+    pub icicle: bool,
+    /// Choose the colours of a picture: `standard` (the default) or `colour-blind`
+    #[arg(long, value_enum, value_name = "NAME", hide_possible_values = true)]
+    pub palette: Option<PaletteName>,
+}
+
 /// Options of `view`.
 #[derive(Args, Debug, Clone)]
 pub struct View {
-    /// Open this recording, pprof profile or file of folded stacks, plain or compressed by gzip, zstd or xz; - is standard input
+    /// Open this recording, pprof profile, text of `perf script` or file of folded stacks; - is standard input
+    ///
+    /// The content decides, not the name. It may be compressed by gzip, zstd or xz.
     pub file: PathBuf,
     /// Show the difference from this file
     #[arg(short, long, value_name = "FILE")]
@@ -376,6 +414,10 @@ pub fn parse() -> Cli {
 #[cfg(test)]
 pub(crate) fn parse_words(words: &[&str]) -> Cli {
     Cli::parse_from(words)
+}
+
+fn converted_help() -> String {
+    format!("Write to this file: {}; - is standard output", crate::formats::table::described())
 }
 
 #[cfg(feature = "live")]
@@ -433,7 +475,6 @@ impl std::fmt::Display for When {
     }
 }
 
-#[cfg(feature = "live")]
 fn parse_format(text: &str) -> Result<Format, String> {
     let kinds = crate::formats::table::offered_endings();
     let known = || kinds.iter().map(|ending| ending.trim_start_matches('.')).collect::<Vec<_>>().join(", ");

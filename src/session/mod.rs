@@ -14,6 +14,7 @@ mod clock;
 #[cfg(feature = "live")]
 mod compare_walks;
 mod config;
+mod convert;
 #[cfg(feature = "live")]
 mod cost;
 #[cfg(feature = "live")]
@@ -28,6 +29,7 @@ mod live;
 mod looks;
 #[cfg(feature = "live")]
 mod notes;
+mod opened;
 #[cfg(feature = "live")]
 mod options;
 mod print_names;
@@ -96,6 +98,10 @@ pub fn run(cli: Cli) -> Result<u8> {
         Some(Command::View(options)) => {
             give_up_all_but(Duties::Views);
             view::run(&options)?;
+        }
+        Some(Command::Convert(options)) => {
+            give_up_all_but(Duties::Views);
+            convert::run(&options)?;
         }
         #[cfg(feature = "live")]
         Some(Command::Doctor) => doctor::run()?,

@@ -1,23 +1,17 @@
 //! Shows a file in the views of the live view.
 
-use crate::session::about::status_of;
-use crate::session::clock::{now, save_offer};
-use crate::session::looks::theme;
-use crate::session::shared::Shared;
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
-use std::sync::{Arc, RwLock};
-
 use anyhow::{Context, Result};
 
 use crate::cli;
-use crate::formats::{Destination, Opened, open};
+use crate::formats::Opened;
 use crate::locks;
-use crate::profile::{Capabilities, Grouping, Profile, Query, Timestamp};
+use crate::session::about::status_of;
+use crate::session::clock::save_offer;
+use crate::session::looks::theme;
 use crate::ui::{App, Compare, Message, Status};
 
 use super::config;
+use super::opened::OpenedFile;
 use super::runtime::runtime;
 use super::screen::ends;
 use super::terminal::need_a_terminal;
@@ -27,35 +21,18 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     need_a_terminal()?;
     let settings = config::load(options.looks.config.as_deref())?;
     let runtime = runtime()?;
-    let shared = Shared::of_file(&runtime);
-    let baseline = Arc::new(RwLock::new(Profile::fixed(Capabilities::STACKS)));
-    // A saved difference contains its own baseline.
-    let opened = read(&options.file, &shared, &shared.profile, options.baseline.is_none().then_some(&*baseline))?;
-    if let Some(file) = &options.baseline {
-        read(file, &shared, &baseline, None)?;
-    }
-    let is_compared = options.baseline.is_some() || opened.is_difference;
-    let engine = if is_compared { shared.engine().with_baseline(baseline) } else { shared.engine() };
-    let name = if options.file == Path::new("-") {
-        "standard input".to_owned()
-    } else {
-        options.file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
-    };
-    let capabilities = locks::read(&shared.profile).capabilities();
-    let grouping = if capabilities.threads { Grouping::Name } else { Grouping::None };
-    let query = Query { grouping, source: opened.source, ..Query::default() };
+    let file = OpenedFile::open(&options.file, options.baseline.as_deref(), &runtime)?;
+    let query = file.query();
+    let OpenedFile { shared, engine, opened, name, capabilities, is_compared, begin, end } = file;
     let mut app = App::new(shared.names(), theme(&options.looks, &settings), query, capabilities, save_offer());
     app.scene.keys = settings.keys;
     app.scene.message = remark(&opened);
     if is_compared {
         app.scene.compare = Compare::with_file();
     }
-    let end = opened.until.unwrap_or_else(now);
-    let name = crate::profile::sanitize(&name);
-    let begin = begin(&locks::read(&shared.profile), end);
     app.scene.status = match &opened.about {
         Some(about) => status_of(about, &name, end.since(begin) / 1_000_000_000),
-        None => Status { host: name.into_owned(), ..Status::default() },
+        None => Status { host: name, ..Status::default() },
     };
     app.scene.status.events = locks::read(&shared.profile).events.clone();
     app.scene.everything = opened.about.as_ref().map(|about| about.watched.clone()).filter(|watched| !watched.is_empty());
@@ -72,30 +49,6 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     });
     ends.stop();
     outcome
-}
-
-/// Returns when sampling began; a file without a clock begins with its first sample.
-fn begin(profile: &Profile, end: Timestamp) -> Timestamp {
-    let clock = profile.sampled(end).map(|(begin, _)| begin);
-    clock.or(profile.samples.first_time().filter(|_| profile.capabilities().time)).unwrap_or(end)
-}
-
-/// Reads a file. If `before` is given, the baseline of a difference goes into it.
-fn read(file: &Path, shared: &Shared, profile: &RwLock<Profile>, before: Option<&RwLock<Profile>>) -> Result<Opened> {
-    let what = || if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() };
-    let input: Box<dyn Read> = if file == Path::new("-") {
-        Box::new(io::stdin().lock())
-    } else {
-        let opened = File::open(file).with_context(|| format!("failed to open {}", what()))?;
-        if opened.metadata().is_ok_and(|about| about.is_dir()) {
-            anyhow::bail!("{} is a directory; give a file", what());
-        }
-        Box::new(opened)
-    };
-    let mut profile = locks::write(profile);
-    let mut before = before.map(locks::write);
-    let (names, processes) = (&*shared.names(), &*shared.processes);
-    open(input, &mut Destination { names, processes, profile: &mut profile, before: before.as_deref_mut() }).with_context(what)
 }
 
 /// Describes defects of the file for the reader.

@@ -4,6 +4,7 @@
 //! differ. They are read as well where that folder is there; elsewhere the tests say so.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod convert;
 mod perf_script;
 
 use std::path::{Path, PathBuf};

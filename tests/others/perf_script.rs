@@ -4,7 +4,7 @@ use super::*;
 
 use flametop::profile::{Cpu, Tgid, Tid};
 
-const TEXT: &str = "\
+pub(super) const TEXT: &str = "\
 # ========
 # hostname : server
 # ========
@@ -29,7 +29,7 @@ java 44/45 [000] 102.000000:          1 cpu-clock:
 ";
 
 /// What `stackcollapse-perf.pl --kernel --jit` of Brendan Gregg's FlameGraph prints of the clock's events.
-const FOLDED: &str = "\
+pub(super) const FOLDED: &str = "\
 java;org/Context:::call_[j] 1
 worker_1;[unknown];[libc.so];github.com/x.(*Type).Method;(anonymous namespace)::go;ns::Type<int ;native_write_msr_safe_[k] 1001001
 worker_1;main;outer_[j];middle_[i];leaf_[i] 2002002

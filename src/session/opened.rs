@@ -1,0 +1,85 @@
+//! A file that was opened, to be shown or converted.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::{Arc, RwLock};
+
+use anyhow::{Context, Result};
+use tokio::runtime::Handle;
+
+use crate::formats::{Destination, Opened, open};
+use crate::locks;
+use crate::profile::{Capabilities, Engine, Grouping, Profile, Query, Timestamp};
+use crate::session::clock::now;
+use crate::session::shared::Shared;
+
+/// An opened file, alone or beside a baseline.
+pub(super) struct OpenedFile {
+    pub(super) shared: Shared,
+    pub(super) engine: Engine,
+    pub(super) opened: Opened,
+    /// The name of the file, without its directory.
+    pub(super) name: String,
+    pub(super) capabilities: Capabilities,
+    /// Whether there is a baseline.
+    pub(super) is_compared: bool,
+    /// When sampling began and ended. The same moment if the file has no times.
+    pub(super) begin: Timestamp,
+    pub(super) end: Timestamp,
+}
+
+impl OpenedFile {
+    /// Opens a file. `-` is standard input. A saved difference contains its own baseline.
+    pub(super) fn open(file: &Path, baseline: Option<&Path>, runtime: &Handle) -> Result<OpenedFile> {
+        let shared = Shared::of_file(runtime);
+        let before = Arc::new(RwLock::new(Profile::fixed(Capabilities::STACKS)));
+        let opened = read(file, &shared, &shared.profile, baseline.is_none().then_some(&*before))?;
+        if let Some(file) = baseline {
+            read(file, &shared, &before, None)?;
+        }
+        let is_compared = baseline.is_some() || opened.is_difference;
+        let engine = if is_compared { shared.engine().with_baseline(before) } else { shared.engine() };
+        let name = match file == Path::new("-") {
+            true => "standard input".to_owned(),
+            false => file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+        };
+        let name = crate::profile::sanitize(&name).into_owned();
+        let end = opened.until.unwrap_or_else(now);
+        let (capabilities, begin) = {
+            let profile = locks::read(&shared.profile);
+            (profile.capabilities(), begin(&profile, end))
+        };
+        Ok(OpenedFile { shared, engine, opened, name, capabilities, is_compared, begin, end })
+    }
+
+    /// The query that is shown first.
+    pub(super) fn query(&self) -> Query {
+        let grouping = if self.capabilities.threads { Grouping::Name } else { Grouping::None };
+        Query { grouping, source: self.opened.source, ..Query::default() }
+    }
+}
+
+/// Returns when sampling began; a file without a clock begins with its first sample.
+fn begin(profile: &Profile, end: Timestamp) -> Timestamp {
+    let clock = profile.sampled(end).map(|(begin, _)| begin);
+    clock.or(profile.samples.first_time().filter(|_| profile.capabilities().time)).unwrap_or(end)
+}
+
+/// Reads a file. If `before` is given, the baseline of a difference goes into it.
+fn read(file: &Path, shared: &Shared, profile: &RwLock<Profile>, before: Option<&RwLock<Profile>>) -> Result<Opened> {
+    let what = || if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() };
+    let input: Box<dyn Read> = if file == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        let opened = File::open(file).with_context(|| format!("failed to open {}", what()))?;
+        if opened.metadata().is_ok_and(|about| about.is_dir()) {
+            anyhow::bail!("{} is a directory; give a file", what());
+        }
+        Box::new(opened)
+    };
+    let mut profile = locks::write(profile);
+    let mut before = before.map(locks::write);
+    let (names, processes) = (&*shared.names(), &*shared.processes);
+    open(input, &mut Destination { names, processes, profile: &mut profile, before: before.as_deref_mut() }).with_context(what)
+}
