@@ -7,6 +7,7 @@
 //! - [`recording`]: all samples, with their times and threads.
 //! - `pprof`: the format of Go's and of many other profilers.
 //! - `perf_script`: the text that `perf script` prints.
+//! - `json`: profiles of speedscope and of V8.
 //! - [`open()`]: reads any of these formats that can be read, plain or compressed.
 //!
 //! Readers put [`Sample`](crate::profile::Sample)s into a [`Profile`](crate::profile::Profile). Writers take the [`CallTree`] that
@@ -17,6 +18,7 @@
 mod about;
 pub mod folded;
 pub mod html;
+mod json;
 mod known;
 mod lines;
 mod open;
@@ -117,6 +119,12 @@ pub enum FormatError {
     #[error("this pprof profile makes no sense: {what}")]
     Pprof {
         /// The contradiction.
+        what: String,
+    },
+    /// A profile in JSON that contradicts itself, or that ends in the middle.
+    #[error("this profile in JSON makes no sense: {what}")]
+    Json {
+        /// The contradiction, with its place.
         what: String,
     },
     /// A file without samples.

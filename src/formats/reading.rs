@@ -4,7 +4,7 @@ use std::io::BufRead;
 
 use super::FormatError;
 use super::about::About;
-use crate::profile::{EventSource, Names, Processes, Profile, Timestamp};
+use crate::profile::{EventSource, Frame, FrameId, LabelId, Names, Object, ObjectKind, Processes, Profile, Timestamp};
 
 /// The tables that a reader fills.
 pub struct Destination<'a> {
@@ -35,3 +35,14 @@ pub struct Opened {
 
 /// Reads a file's content into the tables.
 pub(super) type ReadFn = fn(&mut dyn BufRead, &mut Destination<'_>) -> Result<Opened, FormatError>;
+
+/// Returns the frame of a function; with its line, if the file tells it.
+pub(super) fn frame_at(names: &Names, label: LabelId, file: &str, line: u64) -> FrameId {
+    match u32::try_from(line) {
+        Ok(line @ 1..) if !file.is_empty() => {
+            let object = names.objects.intern(Object { kind: ObjectKind::Script, path: file.into(), ..Object::default() });
+            names.intern_frame(Frame::Script { object, label, line }).0
+        }
+        _ => names.intern_named(label),
+    }
+}

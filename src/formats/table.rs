@@ -5,7 +5,7 @@ use std::io::Write;
 
 use super::options::{SaveOptions, WriteFn};
 use super::reading::ReadFn;
-use super::{FormatError, Part, folded, html, perf_script, pprof, recording, svg};
+use super::{FormatError, Part, folded, html, json, perf_script, pprof, recording, svg};
 
 /// A kind of file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +22,8 @@ pub enum Format {
     Pprof,
     /// The text of `perf script`.
     PerfScript,
+    /// speedscope's JSON. Its row reads V8's profiles as well.
+    Speedscope,
 }
 
 /// Properties of a format.
@@ -89,6 +91,15 @@ pub const FORMATS: &[Entry] = &[
         recognizes: perf_script::recognizes,
         read: Some(perf_script::open),
         write: None,
+    },
+    Entry {
+        format: Format::Speedscope,
+        endings: &["speedscope.json", "speedscope", "json"],
+        what: "a profile for speedscope",
+        shows_lines: false,
+        recognizes: json::recognizes,
+        read: Some(json::open),
+        write: Some(|part, options, out| json::write(part, options, out).map(|()| None)),
     },
     Entry {
         format: Format::Folded,
@@ -228,12 +239,16 @@ mod tests {
         assert_eq!(Format::of_ending("png"), None);
         assert_eq!(Format::of_name("a.b.PB.gz"), Some(Format::Pprof));
         assert_eq!((Format::of_name(".svg"), Format::of_name("svg"), Format::of_name("a.svg.bak")), (None, None, None));
-        assert_eq!(known_endings(), ".svg, .html, .htm, .flametop, .pprof, .pb.gz, .folded and .txt");
-        assert_eq!(offered_endings(), [".svg", ".html", ".flametop", ".pprof", ".folded"]);
+        assert_eq!(
+            known_endings(),
+            ".svg, .html, .htm, .flametop, .pprof, .pb.gz, .speedscope.json, .speedscope, .json, .folded and .txt"
+        );
+        assert_eq!(offered_endings(), [".svg", ".html", ".flametop", ".pprof", ".speedscope.json", ".folded"]);
         assert_eq!(
             described(),
             ".svg (a flame graph for a browser), .html or .htm (a flame graph with a table of functions), \
-             .flametop (a recording, to be opened again), .pprof or .pb.gz (a profile for pprof), .folded or .txt (folded stacks)"
+             .flametop (a recording, to be opened again), .pprof or .pb.gz (a profile for pprof), \
+             .speedscope.json or .speedscope or .json (a profile for speedscope), .folded or .txt (folded stacks)"
         );
     }
 }

@@ -12,7 +12,7 @@ fn convert(directory: &Path, args: &[&str]) -> Output {
 
 /// Returns what a conversion that succeeds prints on standard output.
 #[track_caller]
-fn converted(directory: &Path, args: &[&str]) -> String {
+pub(super) fn converted(directory: &Path, args: &[&str]) -> String {
     let output = convert(directory, args);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod convert;
+mod json;
 mod perf_script;
 
 use std::path::{Path, PathBuf};

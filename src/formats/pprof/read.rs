@@ -7,10 +7,8 @@ use rustc_hash::FxHashMap;
 use crate::formats::FormatError;
 use crate::formats::packed::HEAD;
 use crate::formats::protobuf::{Fields, Value};
-use crate::formats::reading::{Destination, Opened};
-use crate::profile::{
-    EventSource, EventStatus, Frame, FrameId, FrameKind, Names, Object, ObjectKind, Sample, Thread, ThreadIndex, Unit,
-};
+use crate::formats::reading::{Destination, Opened, frame_at};
+use crate::profile::{EventSource, EventStatus, FrameId, FrameKind, Sample, Thread, ThreadIndex, Unit};
 
 /// Most kinds of values in a file.
 const MOST_TYPES: usize = 60;
@@ -328,17 +326,6 @@ impl Reader<'_, '_, '_> {
         let frame = frame_at(names, label, &file, line);
         self.functions.insert(key, frame);
         frame
-    }
-}
-
-/// Returns the frame of a function; with its line, if the file tells it.
-fn frame_at(names: &Names, label: crate::profile::LabelId, file: &str, line: u64) -> FrameId {
-    match u32::try_from(line) {
-        Ok(line @ 1..) if !file.is_empty() => {
-            let object = names.objects.intern(Object { kind: ObjectKind::Script, path: file.into(), ..Object::default() });
-            names.intern_frame(Frame::Script { object, label, line }).0
-        }
-        _ => names.intern_named(label),
     }
 }
 

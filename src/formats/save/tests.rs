@@ -23,7 +23,10 @@ fn the_ending_tells_the_format() {
     assert_eq!(Format::of(Path::new("b.txt")).unwrap(), Format::Folded);
     assert_eq!(Format::of(Path::new("-")).unwrap(), Format::Folded);
     let error = Format::of(Path::new("b.png")).unwrap_err().to_string();
-    assert_eq!(error, "unknown file ending: `b.png`; use one of .svg, .html, .htm, .flametop, .pprof, .pb.gz, .folded and .txt");
+    assert_eq!(
+        error,
+        "unknown file ending: `b.png`; use one of .svg, .html, .htm, .flametop, .pprof, .pb.gz, .speedscope.json, .speedscope, .json, .folded and .txt"
+    );
 }
 
 #[test]

@@ -1,0 +1,74 @@
+//! Profiles in JSON: speedscope's files, V8's `.cpuprofile`, and Chrome's traces with samples of V8.
+//!
+//! The keys of the document say which of them it is. A file is read twice: for its keys, and for its samples. What is not used is skipped
+//! and takes no memory.
+
+mod speedscope;
+mod stacks;
+mod v8;
+
+use std::io::BufRead;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::FormatError;
+use super::reading::{Destination, Opened};
+
+pub(super) use speedscope::write;
+
+use stacks::Stacks;
+
+/// Whether a file that begins with these bytes is JSON: an object or a list.
+pub(super) fn recognizes(head: &[u8]) -> bool {
+    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
+    let second = head.get(1..).unwrap_or_default().trim_ascii_start().first();
+    match head.first() {
+        Some(b'{') => matches!(second, Some(b'"' | b'}')),
+        Some(b'[') => matches!(second, Some(b'{' | b']')),
+        _ => false,
+    }
+}
+
+/// The keys that tell the kinds of documents apart.
+#[derive(Deserialize)]
+struct Keys {
+    shared: Option<IgnoredAny>,
+    profiles: Option<IgnoredAny>,
+    nodes: Option<IgnoredAny>,
+    head: Option<IgnoredAny>,
+    #[serde(rename = "traceEvents")]
+    trace_events: Option<IgnoredAny>,
+    threads: Option<IgnoredAny>,
+    meta: Option<IgnoredAny>,
+}
+
+/// Reads a document into the tables.
+pub(super) fn open(input: &mut dyn BufRead, into: &mut Destination<'_>) -> Result<Opened, FormatError> {
+    let mut bytes = Vec::new();
+    input.read_to_end(&mut bytes).map_err(FormatError::Read)?;
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    let mut stacks = Stacks::new(into);
+    if text.trim_ascii_start().starts_with(b"[") {
+        v8::read_events(parse(text)?, &mut stacks);
+        return stacks.end();
+    }
+    match parse::<Keys>(text)? {
+        Keys { shared: Some(_), profiles: Some(_), .. } => speedscope::read(parse(text)?, &mut stacks)?,
+        Keys { trace_events: Some(_), .. } => v8::read_events(parse::<v8::Trace>(text)?.events, &mut stacks),
+        Keys { nodes: Some(_), .. } | Keys { head: Some(_), .. } => v8::read(parse(text)?, &mut stacks),
+        Keys { threads: Some(_), meta: Some(_), .. } => {
+            let (what, advice) = ("a profile of Firefox's profiler", "open it at profiler.firefox.com");
+            return Err(FormatError::OtherFormat { what, advice });
+        }
+        _ => {
+            let advice = "give a profile of speedscope, a .cpuprofile, or a trace of Chrome with samples";
+            return Err(FormatError::OtherFormat { what: "JSON of another kind", advice });
+        }
+    }
+    stacks.end()
+}
+
+fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, FormatError> {
+    serde_json::from_slice(text).map_err(|error| FormatError::Json { what: error.to_string() })
+}

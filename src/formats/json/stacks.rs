@@ -1,0 +1,104 @@
+//! What all readers of JSON need: names, threads, and sources by their unit.
+
+use rustc_hash::FxHashMap;
+
+use crate::formats::FormatError;
+use crate::formats::reading::{Destination, Opened, frame_at};
+use crate::profile::{
+    EventSource, EventStatus, FrameId, FrameKind, Sample, StackId, Tgid, Thread, ThreadIndex, Tid, Timestamp, Unit, sanitize,
+};
+
+/// The samples that are being read.
+pub(super) struct Stacks<'a, 'b> {
+    into: &'a mut Destination<'b>,
+    /// The units so far, with their names. Each is a source.
+    units: Vec<(Unit, &'static str)>,
+    threads: FxHashMap<(u32, u32), ThreadIndex>,
+    /// Whether each sample has a time.
+    has_times: bool,
+    pub(super) remarks: Vec<String>,
+}
+
+impl<'a, 'b> Stacks<'a, 'b> {
+    pub(super) fn new(into: &'a mut Destination<'b>) -> Stacks<'a, 'b> {
+        Stacks { into, units: Vec::new(), threads: FxHashMap::default(), has_times: true, remarks: Vec::new() }
+    }
+
+    /// Returns a thread. A thread without a process has the number 0 for it.
+    pub(super) fn thread(&mut self, tgid: u32, tid: u32, process: &str, name: &str) -> ThreadIndex {
+        let (labels, threads) = (&self.into.names.labels, &mut self.into.profile.threads);
+        *self.threads.entry((tgid, tid)).or_insert_with(|| {
+            let label = |name: &str| labels.intern(&sanitize(name), "", FrameKind::Process);
+            let (process, name) = (label(process), label(name));
+            threads.intern(Thread { tgid: Tgid(tgid), tid: Tid(tid), process, name, ..Thread::default() })
+        })
+    }
+
+    /// Returns a frame; with its file and its line, counted from 1, if they are known.
+    pub(super) fn frame(&self, name: &str, file: &str, line: Option<u32>, kind: FrameKind) -> FrameId {
+        let names = self.into.names;
+        let (name, file) = (sanitize(name), sanitize(file));
+        let short = file.rsplit('/').next().unwrap_or_default();
+        let object = match line {
+            Some(line) if !short.is_empty() => format!("{short}:{line}"),
+            _ => short.to_owned(),
+        };
+        let label = names.labels.intern(&name, &object, kind);
+        frame_at(names, label, &file, line.unwrap_or(0).into())
+    }
+
+    /// Returns the stack of these frames, outermost first.
+    pub(super) fn stack(&mut self, frames: impl DoubleEndedIterator<Item = FrameId> + ExactSizeIterator) -> StackId {
+        self.into.profile.stacks.intern(frames)
+    }
+
+    /// Returns the stack of a frame and its caller's stack.
+    pub(super) fn child(&mut self, caller: StackId, frame: FrameId) -> StackId {
+        self.into.profile.stacks.child(caller, frame)
+    }
+
+    /// Adds a sample with a weight in this unit. Samples of one unit are a source of this name.
+    pub(super) fn add(
+        &mut self,
+        thread: ThreadIndex,
+        stack: StackId,
+        time: Option<u64>,
+        weight: f64,
+        unit: (Unit, &'static str),
+    ) {
+        let weight = weight.round();
+        if !(1.0..1e15).contains(&weight) {
+            return;
+        }
+        let known = self.units.iter().position(|known| *known == unit).unwrap_or_else(|| {
+            self.units.push(unit);
+            self.units.len() - 1
+        });
+        let source = EventSource(u8::try_from(known + 1).unwrap_or(u8::MAX));
+        self.has_times &= time.is_some();
+        let time = Timestamp(time.unwrap_or(0));
+        self.into.profile.samples.add(Sample { time, stack, thread, weight: weight as u64, source, ..Sample::default() });
+    }
+
+    pub(super) fn end(self) -> Result<Opened, FormatError> {
+        let profile = &mut *self.into.profile;
+        if profile.samples.is_empty() {
+            return Err(FormatError::NoSamples);
+        }
+        profile.samples.sort();
+        let sources = (1u8..).map(EventSource).zip(&self.units);
+        profile.events = sources
+            .map(|(source, (unit, name))| {
+                profile.set_unit(source, *unit);
+                EventStatus { source, name: (*name).to_owned(), how: "file".into(), ..EventStatus::default() }
+            })
+            .collect();
+        let mut capabilities = profile.capabilities();
+        capabilities.threads = self.threads.len() > 1;
+        capabilities.time = self.has_times;
+        capabilities.events = self.units.len() > 1;
+        profile.set_capabilities(capabilities);
+        let until = profile.samples.last_time().filter(|_| capabilities.time);
+        Ok(Opened { remarks: self.remarks, source: Some(EventSource(1)), until, ..Opened::default() })
+    }
+}
