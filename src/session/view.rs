@@ -30,9 +30,10 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     if is_compared {
         app.scene.compare = Compare::with_file();
     }
+    let elapsed = end.since(begin) / 1_000_000_000;
     app.scene.status = match &opened.about {
-        Some(about) => status_of(about, &name, end.since(begin) / 1_000_000_000),
-        None => Status { host: name, ..Status::default() },
+        Some(about) => status_of(about, &name, elapsed),
+        None => Status { host: name, elapsed, ..Status::default() },
     };
     app.scene.status.events = locks::read(&shared.profile).events.clone();
     app.scene.everything = opened.about.as_ref().map(|about| about.watched.clone()).filter(|watched| !watched.is_empty());

@@ -134,3 +134,19 @@ fn what_is_seen_is_saved_and_no_file_is_replaced_without_asking() {
     assert_eq!(files, ["seen.folded", "seen.html", "seen.svg", "shop.folded"]);
     quit(terminal);
 }
+
+#[test]
+fn a_file_without_facts_about_its_run_has_the_time_from_its_first_sample_to_its_last() {
+    let shop = Shop::new();
+    let path = shop.path("x.speedscope.json");
+    let samples: Vec<&str> = vec!["[0]"; 8];
+    let profile = format!(
+        r#"{{"type":"sampled","name":"p","unit":"seconds","startValue":3,"endValue":11,"samples":[{}],"weights":[1,1,1,1,1,1,1,1]}}"#,
+        samples.join(",")
+    );
+    std::fs::write(&path, format!(r#"{{"shared":{{"frames":[{{"name":"work"}}]}},"profiles":[{profile}]}}"#)).unwrap();
+    let view = Terminal::start(&["view", path.to_str().unwrap()], 24, 132, &[]);
+    let screen = view.wait_for_text("work", SOON);
+    assert!(screen.lines().next().is_some_and(|header| header.contains(" recorded 00:07 ")), "{screen}");
+    quit(view);
+}
