@@ -67,7 +67,7 @@ pub(super) fn run(options: &cli::Convert) -> Result<()> {
             Ok(())
         })?;
     }
-    let word = if format.has_samples() { "samples" } else { snapshot_word(&file, source) };
+    let word = if format.has_samples() { "samples" } else { word_of(&file, source) };
     say(&format!("{} {word} written to {}", format_grouped(written), output.display()));
     if let Some(cut) = cut {
         say(&cut);
@@ -92,7 +92,7 @@ fn source_named(file: &OpenedFile, name: &str) -> Result<EventSource> {
 }
 
 /// Returns the word for the weights of a source.
-fn snapshot_word(file: &OpenedFile, source: Option<EventSource>) -> &'static str {
+fn word_of(file: &OpenedFile, source: Option<EventSource>) -> &'static str {
     locks::read(&file.shared.profile).unit(source.unwrap_or(EventSource::FILE)).word()
 }
 

@@ -1,7 +1,7 @@
 //! Profiles in JSON: speedscope's files, V8's `.cpuprofile`, and Chrome's traces with samples of V8.
 //!
-//! The keys of the document say which of them it is. A file is read twice: for its keys, and for its samples. What is not used is skipped
-//! and takes no memory.
+//! The keys of the document say which of them it is. A file is read twice: for its keys, and for its samples. The reader skips all other
+//! values, so they take no memory.
 
 mod speedscope;
 mod stacks;

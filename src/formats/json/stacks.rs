@@ -1,4 +1,4 @@
-//! What all readers of JSON need: names, threads, and sources by their unit.
+//! Code that all readers of JSON share: it makes frames, threads, and a source for each unit.
 
 use rustc_hash::FxHashMap;
 

@@ -11,7 +11,7 @@ use crate::profile::{FrameKind, StackId, Unit};
 
 use super::stacks::Stacks;
 
-/// A profile in a file of its own.
+/// The content of a `.cpuprofile`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Profile {
@@ -77,7 +77,7 @@ pub(super) struct Trace {
     pub(super) events: Vec<Event>,
 }
 
-/// An event of a trace: of those that matter here, and of others, of which nothing is kept.
+/// An event of a trace. Only events with a name, a profile or a part of a profile are used.
 #[derive(Deserialize)]
 pub(super) struct Event {
     #[serde(default)]

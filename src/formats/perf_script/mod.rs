@@ -9,8 +9,8 @@
 //!         └ address    └ name        └ module, the last parenthesis
 //! ```
 //!
-//! The text has no specification. Names and marks are those of FlameGraph's `stackcollapse-perf.pl`, so that the folded stacks of a
-//! file are equal to what it prints:
+//! The text has no specification. Names and marks are those of FlameGraph's `stackcollapse-perf.pl`. The folded stacks of a file are equal
+//! to its output:
 //!
 //! - The arguments of a function are left out: `do_it(Task*, int)` is `do_it`. So are quotes. `;` becomes `:`.
 //! - A function without a name has its module's: `[libc-2.19.so]`; or it is `[unknown]`.

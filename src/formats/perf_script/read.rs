@@ -85,7 +85,7 @@ struct Pending {
     lacks: Lacks,
 }
 
-/// What an event, or one of several, does not have.
+/// The facts that an event lacks, or that one of several events lacks.
 #[derive(Clone, Copy, Default)]
 struct Lacks {
     time: bool,

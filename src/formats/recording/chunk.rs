@@ -99,8 +99,8 @@ pub(super) fn write_head(out: &mut Vec<u8>) {
     out.extend_from_slice(&MINOR.to_le_bytes());
 }
 
-/// Writes a chunk. The payload is compressed if that makes it smaller, but not so small that a reader takes it for a bomb: processes choose
-/// texts, and one of them could make the whole recording unreadable.
+/// Writes a chunk. The payload is compressed if that makes it smaller. A payload that would become so small that a reader takes it for a
+/// bomb stays as it is: processes choose texts, and such a text would make the whole recording unreadable.
 pub(super) fn write_chunk(out: &mut Vec<u8>, kind: Kind, rows: u32, times: (u64, u64), payload: &[u8]) {
     let begin = out.len();
     out.resize(begin + CHUNK_HEAD, 0);

@@ -16,7 +16,7 @@ use crate::profile::{
 /// Samples that are taken under one lock; about a millisecond's work.
 const SLICE: usize = 16_384;
 
-/// Bytes of texts and processes from which on a new segment begins. Processes choose both, and without a bound they would be kept for as
+/// A new segment begins when texts and processes take this many bytes. Processes choose both, and without a bound they would be kept for as
 /// long as the recording lasts. All other tables are as large as those of the store.
 const MOST_KEPT: usize = 16 << 20;
 

@@ -7,7 +7,7 @@ use crate::profile::Thread;
 use crate::profile::Timestamp;
 use crate::profile::ids::{Tgid, Tid};
 
-/// What a thread or process did within the range.
+/// The weights of a thread or process within the range, and its newest sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
     /// Weight within the range. Filters and target are not applied: for pickers.

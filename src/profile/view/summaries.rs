@@ -145,7 +145,7 @@ impl ViewBuilder {
                 *weights.entry((thread.tgid, label)).or_default() += sample.weight;
             }
         }
-        // Of functions of the same weight, the first by name is taken. Labels have other numbers in each run.
+        // The name decides between functions of the same weight. Labels have other numbers in each run.
         let key = |(weight, label)| (weight, Reverse(self.names.labels.words(label)));
         let mut hottest: FxHashMap<Tgid, (u64, LabelId)> = FxHashMap::default();
         for ((tgid, label), weight) in weights {

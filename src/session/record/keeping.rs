@@ -5,7 +5,7 @@
 //! this thread: SIGUSR1, the condition, the end ─► Profile ─► Recorder ─► a new file, with its name once it is whole
 //! ```
 //!
-//! It holds no more than the store, which keeps to `--memory`, so it runs for weeks.
+//! Its memory is the store, which `--memory` limits. So it can run for weeks.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

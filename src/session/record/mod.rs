@@ -92,9 +92,9 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
         Some(match plan {
             Some(plan) => {
                 let _runtime = runtime.enter();
-                Writing::Kept(Keeping::start(plan, maker, &shared)?)
+                SampleWriter::Kept(Keeping::start(plan, maker, &shared)?)
             }
-            None => Writing::Growing(Recording::start(output, overwrite, maker, watched(&options), &shared)?),
+            None => SampleWriter::Growing(Recording::start(output, overwrite, maker, watched(&options), &shared)?),
         })
     } else {
         None
@@ -150,28 +150,28 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     Ok(status)
 }
 
-/// A recording that is being taken.
-enum Writing {
+/// The way in which samples get into files.
+enum SampleWriter {
     /// All samples, as they come.
     Growing(Recording),
     /// The last minutes, when asked.
     Kept(Keeping),
 }
 
-impl Writing {
+impl SampleWriter {
     /// Waits until nothing can be written any more.
     async fn failed(&self) {
         match self {
-            Writing::Growing(recording) => recording.failed().await,
-            Writing::Kept(_) => std::future::pending().await,
+            SampleWriter::Growing(recording) => recording.failed().await,
+            SampleWriter::Kept(_) => std::future::pending().await,
         }
     }
 
     /// Writes the last samples. Returns the file's name.
     fn finish(self, output: &Path) -> Result<(PathBuf, Written)> {
         match self {
-            Writing::Growing(recording) => Ok((output.to_owned(), recording.finish()?)),
-            Writing::Kept(keeping) => keeping.finish(),
+            SampleWriter::Growing(recording) => Ok((output.to_owned(), recording.finish()?)),
+            SampleWriter::Kept(keeping) => keeping.finish(),
         }
     }
 }
@@ -220,7 +220,7 @@ async fn wait(
     shared: &Shared,
     options: &cli::Record,
     signals: &mut Signals,
-    recording: Option<&Writing>,
+    recording: Option<&SampleWriter>,
 ) -> Option<Ended> {
     let duration = options.duration;
     let deadline = duration.map(|duration| tokio::time::Instant::now() + duration);
@@ -248,7 +248,7 @@ async fn wait(
 }
 
 /// Waits until the recording cannot be written any more.
-async fn failed(recording: Option<&Writing>) {
+async fn failed(recording: Option<&SampleWriter>) {
     match recording {
         Some(recording) => recording.failed().await,
         None => std::future::pending().await,
