@@ -828,6 +828,8 @@ fn functions_that_are_too_many_are_cut_and_counted() {
         assert!(deepest >= 4096, "{version:?}: {deepest} frames");
         assert_eq!(counts.cut_to.1, 4096, "{version:?}: {counts:?}");
         assert_eq!((counts.unreadable, counts.refused, counts.processes_refused), (0, 0, 0), "{version:?}: {counts:?}");
+        // On a machine that stands still for a second, names of the first samples come too late.
+        assert!(counts.late * 20 <= counts.samples, "{version:?}: {counts:?}");
     }
 }
 

@@ -95,6 +95,7 @@ fn of_scripts(scripts: &ScriptCounts) -> Vec<String> {
             scripts.refused,
             "samples have Python functions that were not read, because their user has too many new functions: shown as [functions not read]",
         ),
+        (scripts.late, "samples have Python functions whose names did not come in time: shown as [functions not read]"),
         (scripts.processes_refused, "processes are shown without their Python functions: their user has too many processes"),
     ];
     let mut lines = Vec::new();

@@ -47,7 +47,7 @@ pub(crate) enum Waits {
 enum FunctionFrame {
     Shown(FrameId),
     Hidden,
-    /// Its user had no reads left.
+    /// Its user had no reads left, or the sample could not wait for the answer.
     NotRead,
 }
 
@@ -115,7 +115,10 @@ impl ProcessTable {
                 return false;
             }
             script.into_iter().for_each(|script| reads.count(&script));
-            reads.counts.refused += u64::from(has_unread);
+            match waits {
+                Waits::MayWait => reads.counts.refused += u64::from(has_unread),
+                Waits::NoMore | Waits::ForNothing => reads.counts.late += u64::from(has_unread),
+            }
         }
         if let Some(user) = batch.frames.get_mut(from..) {
             user.reverse();

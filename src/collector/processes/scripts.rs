@@ -52,6 +52,8 @@ pub struct ScriptCounts {
     pub gone: u64,
     /// Samples with functions that were not read, because their user had too many.
     pub refused: u64,
+    /// Samples with functions that were not read, because the answer came too late or there was no room to wait for it.
+    pub late: u64,
     /// Processes whose interpreter found no room.
     pub processes_refused: u64,
 }
@@ -240,7 +242,7 @@ pub(super) fn label_of(names: &Names, user: UserId, code: &Code) -> LabelId {
     names.labels.intern_for(user, &code.name, &place, FrameKind::Python)
 }
 
-/// Returns the frame of functions that were not read, because their user had too many.
+/// Returns the frame of functions that were not read, because their user had too many or the answer came too late.
 pub(super) fn not_read(names: &Names) -> FrameId {
     names.intern_named(names.labels.intern("[functions not read]", "", FrameKind::Python))
 }
