@@ -29,6 +29,8 @@ pub struct About {
     pub cpus: usize,
     /// Nanoseconds from the clock of samples to the local time of day.
     pub wall: Option<i64>,
+    /// Nanoseconds from the clock of samples to the time since 1970.
+    pub utc: Option<i64>,
     /// How the command or the watched processes ended: in few words, and as a sentence.
     pub ended: Option<(String, String)>,
     /// Whether that was a failure.
@@ -81,6 +83,7 @@ impl About {
             ("frequency", self.frequency.to_string()),
             ("cpus", self.cpus.to_string()),
             ("wall", self.wall.map_or_else(String::new, |wall| wall.to_string())),
+            ("utc", self.utc.map_or_else(String::new, |utc| utc.to_string())),
             ("ended", short),
             ("ended in words", words),
             ("failed", u8::from(self.failed).to_string()),
@@ -114,6 +117,7 @@ impl About {
             "frequency" => read(&mut self.frequency, value),
             "cpus" => read(&mut self.cpus, value),
             "wall" => self.wall = value.parse().ok(),
+            "utc" => self.utc = value.parse().ok(),
             "ended" if value.is_empty() => self.ended = None,
             "ended" => self.ended.get_or_insert_default().0 = text(),
             "ended in words" if !value.is_empty() => self.ended.get_or_insert_default().1 = text(),

@@ -7,11 +7,11 @@
 //! - [`recording`]: all samples, with their times and threads.
 //! - `pprof`: the format of Go's and of many other profilers.
 //! - `perf_script`: the text that `perf script` prints.
-//! - `json`: profiles of speedscope and of V8.
+//! - `json`: profiles of speedscope, of Firefox and of V8.
 //! - [`open()`]: reads any of these formats that can be read, plain or compressed.
 //!
 //! Readers put [`Sample`](crate::profile::Sample)s into a [`Profile`](crate::profile::Profile). Writers take the [`CallTree`] that
-//! a view shows, zoom included. [`save`] puts a file in its place whole or not at all. Readers treat every file as hostile: they
+//! a view shows, zoom included, or samples (`sink`). [`save`] puts a file in its place whole or not at all. Readers treat every file as hostile: they
 //! bound and check it, and their output has no control characters.
 #![deny(clippy::indexing_slicing)]
 
@@ -31,6 +31,7 @@ mod protobuf;
 mod reading;
 pub mod recording;
 pub mod save;
+mod sink;
 pub mod svg;
 pub mod table;
 mod varint;
@@ -43,6 +44,7 @@ pub use about::{About, Problem};
 pub use open::open;
 pub use options::SaveOptions;
 pub use reading::{Destination, Opened};
+pub use sink::Sink;
 pub use table::Format;
 
 /// The part of a tree that is saved, alone or beside its baseline.
@@ -131,7 +133,7 @@ pub enum FormatError {
     #[error("the file has no samples")]
     NoSamples,
     /// The format holds samples, not the tree of a view.
-    #[error("a view cannot be written as a recording")]
+    #[error("this format holds samples, not the tree of a view")]
     NotWritten,
     /// A tree without weight.
     #[error("there is nothing to save yet: there are no samples, or the filters exclude all")]

@@ -43,6 +43,10 @@ mod tests {
     fn other_formats_are_named() {
         let error = opened(b"BZh91AY").unwrap_err();
         assert!(error.to_string().starts_with("this is bzip2-compressed data"), "{error}");
+        let bpftrace = opened(b"@[\n    vfs_read+1\n    ksys_read+167\n, cat]: 120\n").unwrap_err();
+        assert!(bpftrace.to_string().starts_with("this is output of bpftrace, which cannot be opened; fold it"), "{bpftrace}");
+        let callgrind = opened(b"events: Instructions\n\nfl=a.c\nfn=main\n16 20\n16 400\n").unwrap_err();
+        assert!(callgrind.to_string().starts_with("this is a profile of Callgrind"), "{callgrind}");
         assert!(matches!(opened(b""), Err(FormatError::EmptyFile)));
         assert!(matches!(opened(b"no stacks at all"), Err(FormatError::NoStacks { .. })));
     }

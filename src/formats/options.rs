@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use super::folded::FoldedOptions;
+use super::sink::Sink;
 use super::svg::SvgOptions;
 use super::{FormatError, Part};
 use crate::profile::Unit;
@@ -21,6 +22,15 @@ pub struct SaveOptions {
     pub time: Option<u64>,
     /// How long it lasted.
     pub seconds: Option<f64>,
+}
+
+/// The writer of a format.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Writer {
+    /// It writes the tree of a view.
+    Tree(WriteFn),
+    /// It writes samples.
+    Samples(fn() -> Box<dyn Sink>),
 }
 
 /// Writes a part of a tree. Returns a description of omitted parts, as half a sentence.

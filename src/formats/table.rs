@@ -3,8 +3,9 @@
 
 use std::io::Write;
 
-use super::options::{SaveOptions, WriteFn};
+use super::options::{SaveOptions, Writer};
 use super::reading::ReadFn;
+use super::sink::Sink;
 use super::{FormatError, Part, folded, html, json, perf_script, pprof, recording, svg};
 
 /// A kind of file.
@@ -22,8 +23,10 @@ pub enum Format {
     Pprof,
     /// The text of `perf script`.
     PerfScript,
-    /// speedscope's JSON. Its row reads V8's profiles as well.
+    /// speedscope's JSON. Its row reads the profiles of V8 and of Firefox as well.
     Speedscope,
+    /// The JSON of Firefox's profiler, compressed by gzip.
+    Firefox,
 }
 
 /// Properties of a format.
@@ -42,7 +45,7 @@ pub struct Entry {
     /// The reader, if such files can be opened.
     pub(super) read: Option<ReadFn>,
     /// The writer, if such files can be written.
-    pub(super) write: Option<WriteFn>,
+    pub(super) write: Option<Writer>,
 }
 
 /// All formats. A file is of the first one that recognizes it. Folded stacks come last: they take any file.
@@ -54,7 +57,7 @@ pub const FORMATS: &[Entry] = &[
         shows_lines: true,
         recognizes: |head| head.starts_with(b"<?xml"),
         read: None,
-        write: Some(|part, options, out| svg::write(part, &options.picture, out).map(|drawn| drawn.cut())),
+        write: Some(Writer::Tree(|part, options, out| svg::write(part, &options.picture, out).map(|drawn| drawn.cut()))),
     },
     Entry {
         format: Format::Html,
@@ -63,7 +66,7 @@ pub const FORMATS: &[Entry] = &[
         shows_lines: true,
         recognizes: |head| head.starts_with(b"<!DOCTYPE html"),
         read: None,
-        write: Some(|part, options, out| html::write(part, &options.picture, out).map(|drawn| drawn.cut())),
+        write: Some(Writer::Tree(|part, options, out| html::write(part, &options.picture, out).map(|drawn| drawn.cut()))),
     },
     Entry {
         format: Format::Recording,
@@ -72,7 +75,7 @@ pub const FORMATS: &[Entry] = &[
         shows_lines: false,
         recognizes: recording::recognizes,
         read: Some(recording::open),
-        write: Some(|_, _, _| Err(FormatError::NotWritten)),
+        write: Some(Writer::Samples(|| Box::new(recording::Recorder::new()))),
     },
     Entry {
         format: Format::Pprof,
@@ -81,7 +84,7 @@ pub const FORMATS: &[Entry] = &[
         shows_lines: false,
         recognizes: pprof::recognizes,
         read: Some(pprof::open),
-        write: Some(|part, options, out| pprof::write(part, options, out).map(|()| None)),
+        write: Some(Writer::Tree(|part, options, out| pprof::write(part, options, out).map(|()| None))),
     },
     Entry {
         format: Format::PerfScript,
@@ -99,7 +102,17 @@ pub const FORMATS: &[Entry] = &[
         shows_lines: false,
         recognizes: json::recognizes,
         read: Some(json::open),
-        write: Some(|part, options, out| json::write(part, options, out).map(|()| None)),
+        write: Some(Writer::Tree(|part, options, out| json::write(part, options, out).map(|()| None))),
+    },
+    Entry {
+        format: Format::Firefox,
+        endings: &["firefox.json.gz", "firefox", "json.gz"],
+        what: "a profile for profiler.firefox.com",
+        shows_lines: false,
+        // The row above reads all JSON.
+        recognizes: |_| false,
+        read: None,
+        write: Some(Writer::Samples(|| Box::new(json::FirefoxWriter::default()))),
     },
     Entry {
         format: Format::Folded,
@@ -108,7 +121,7 @@ pub const FORMATS: &[Entry] = &[
         shows_lines: false,
         recognizes: |_| true,
         read: Some(folded::open),
-        write: Some(|part, options, out| folded::write_part(part, options.folded, out).map(|_| None)),
+        write: Some(Writer::Tree(|part, options, out| folded::write_part(part, options.folded, out).map(|_| None))),
     },
 ];
 
@@ -131,6 +144,16 @@ const fn foreign(magic: &'static [u8], what: &'static str, advice: &'static str)
 const FOREIGN: &[Foreign] = &[
     foreign(b"BZh", "bzip2-compressed data", "unpack it with `bzip2 -dc` first"),
     foreign(b"PERFILE2", "a perf recording", "print it with `perf script -F +pid | flametop view -`"),
+    foreign(b"PK\x03\x04", "a zip archive", "unpack it with `unzip` first"),
+    foreign(b"FLR\0", "a recording of Java's Flight Recorder", "convert it with async-profiler's `jfrconv --collapsed`"),
+    foreign(b"Nettrace", "a trace of .NET", "convert it with `dotnet-trace convert --format speedscope`"),
+    foreign(b"@", "output of bpftrace", "fold it with FlameGraph's `stackcollapse-bpftrace.pl`"),
+    foreign(b"Attaching ", "output of bpftrace", "fold it with FlameGraph's `stackcollapse-bpftrace.pl`"),
+    foreign(b"# callgrind format", "a profile of Callgrind, which has no stacks", "open it in KCachegrind"),
+    foreign(b"version: 1\n", "a profile of Callgrind, which has no stacks", "open it in KCachegrind"),
+    foreign(b"events: ", "a profile of Callgrind, which has no stacks", "open it in KCachegrind"),
+    foreign(b"PeriodType: ", "the text of `pprof -raw`", "give the profile that it was made from"),
+    foreign(b"Analysis of sampling ", "output of macOS's `sample`", "fold it with FlameGraph's `stackcollapse-sample.awk`"),
     foreign(b"\x7fELF", "an executable", "give a recording, or record it with `flametop record`"),
     foreign(b"<?xml", "XML, perhaps a finished flame graph", "give the folded stacks it was made from"),
     foreign(b"<!DOCTYPE html", "an HTML page, perhaps a finished flame graph", "give the folded stacks it was made from"),
@@ -166,9 +189,12 @@ impl Format {
         self.entry().and_then(|entry| entry.endings.first()).copied().unwrap_or_default()
     }
 
-    /// Returns whether such files have samples with their times, and not the tree of a view.
-    pub fn has_samples(self) -> bool {
-        self == Format::Recording
+    /// Returns a writer of samples, if such files have samples with their times, and not the tree of a view.
+    pub fn sink(self) -> Option<Box<dyn Sink>> {
+        match self.entry()?.write? {
+            Writer::Samples(begin) => Some(begin()),
+            Writer::Tree(_) => None,
+        }
     }
 
     /// Writes a part of a tree. Returns a description of omitted parts, as half a sentence.
@@ -176,8 +202,8 @@ impl Format {
     /// `out` should be buffered. A tree without weight is an error.
     pub fn write(self, part: Part<'_>, options: &SaveOptions, out: &mut dyn Write) -> Result<Option<String>, FormatError> {
         match self.entry().and_then(|entry| entry.write) {
-            Some(write) => write(part, options, out),
-            None => Err(FormatError::NotWritten),
+            Some(Writer::Tree(write)) => write(part, options, out),
+            Some(Writer::Samples(_)) | None => Err(FormatError::NotWritten),
         }
     }
 
@@ -241,14 +267,18 @@ mod tests {
         assert_eq!((Format::of_name(".svg"), Format::of_name("svg"), Format::of_name("a.svg.bak")), (None, None, None));
         assert_eq!(
             known_endings(),
-            ".svg, .html, .htm, .flametop, .pprof, .pb.gz, .speedscope.json, .speedscope, .json, .folded and .txt"
+            ".svg, .html, .htm, .flametop, .pprof, .pb.gz, .speedscope.json, .speedscope, .json, .firefox.json.gz, .firefox, .json.gz, .folded and .txt"
         );
-        assert_eq!(offered_endings(), [".svg", ".html", ".flametop", ".pprof", ".speedscope.json", ".folded"]);
+        assert_eq!(
+            offered_endings(),
+            [".svg", ".html", ".flametop", ".pprof", ".speedscope.json", ".firefox.json.gz", ".folded"]
+        );
         assert_eq!(
             described(),
             ".svg (a flame graph for a browser), .html or .htm (a flame graph with a table of functions), \
              .flametop (a recording, to be opened again), .pprof or .pb.gz (a profile for pprof), \
-             .speedscope.json or .speedscope or .json (a profile for speedscope), .folded or .txt (folded stacks)"
+             .speedscope.json or .speedscope or .json (a profile for speedscope), \
+             .firefox.json.gz or .firefox or .json.gz (a profile for profiler.firefox.com), .folded or .txt (folded stacks)"
         );
     }
 }

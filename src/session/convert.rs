@@ -9,7 +9,7 @@ use crate::cli;
 use crate::formats::folded::FoldedOptions;
 use crate::formats::save::{Overwrite, SaveError, check, save};
 use crate::formats::svg::SvgOptions;
-use crate::formats::{About, Part, SaveOptions};
+use crate::formats::{About, Format, Part, SaveOptions};
 use crate::locks;
 use crate::profile::{CallTree, EventSource, Mark, Query, Request, Snapshot};
 use crate::ui::{fit_name, format_grouped, picture_facts, plain_name};
@@ -39,14 +39,17 @@ pub(super) fn run(options: &cli::Convert) -> Result<()> {
     };
     let mut written = 0;
     let mut cut = None;
-    if format.has_samples() {
+    let mut word = "samples";
+    if let Some(sink) = format.sink() {
         if file.is_compared {
-            bail!("a recording holds the samples of one file; convert without a baseline");
+            bail!(".{} files hold the samples of one file; convert without a baseline", format.ending());
         }
         let about = file.opened.about.take().map_or_else(About::default, |about| *about);
-        let query = Query { source: options.event.as_ref().and(source), ..Query::default() };
+        // Only a recording holds several kinds of samples.
+        let has_all = format == Format::Recording && options.event.is_none();
+        let query = Query { source: if has_all { None } else { source }, ..Query::default() };
         save(output, overwrite, |out| {
-            written = save_samples(&file.shared, &query, &about, out)?;
+            written = save_samples(sink, &file.shared, &query, &about, out)?;
             Ok(())
         })?;
     } else {
@@ -55,6 +58,7 @@ pub(super) fn run(options: &cli::Convert) -> Result<()> {
         let request = Request { query, baseline, compare: file.is_compared, ..Request::default() };
         let snapshot = file.engine.answer(&request, file.end);
         written = snapshot.amount();
+        word = word_of(&file, source);
         let part = Part {
             tree: &snapshot.tree,
             difference: snapshot.difference.as_deref(),
@@ -67,7 +71,6 @@ pub(super) fn run(options: &cli::Convert) -> Result<()> {
             Ok(())
         })?;
     }
-    let word = if format.has_samples() { "samples" } else { word_of(&file, source) };
     say(&format!("{} {word} written to {}", format_grouped(written), output.display()));
     if let Some(cut) = cut {
         say(&cut);

@@ -12,9 +12,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use tokio::sync::watch;
 
-use crate::formats::About;
 use crate::formats::recording::Recorder;
 use crate::formats::save::{Growing, Overwrite, SaveError};
+use crate::formats::{About, Sink};
 use crate::locks;
 use crate::session::shared::Shared;
 
@@ -106,7 +106,7 @@ impl Recording {
             return Err(anyhow!(failure).context("the recording is incomplete"));
         }
         let Some(mut file) = file else { return Ok(Written { bytes: 0, samples, missed }) };
-        recorder.end();
+        recorder.end()?;
         file.write(&recorder.bytes())?;
         let bytes = file.bytes();
         file.finish()?;

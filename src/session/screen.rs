@@ -241,8 +241,8 @@ fn save_view(
 ) -> Result<(save::Saved, Option<String>), SaveError> {
     let format = Format::of(&order.path)?;
     let overwrite = if order.overwrite { Overwrite::Yes } else { Overwrite::No };
-    if format.has_samples() {
-        let samples = |out: &mut dyn Write| save_samples(shared, &order.query, about, out).map(drop);
+    if let Some(sink) = format.sink() {
+        let samples = |out: &mut dyn Write| save_samples(sink, shared, &order.query, about, out).map(drop);
         return Ok((save::save(&order.path, overwrite, samples)?, None));
     }
     let mut tree = Arc::clone(&order.tree);

@@ -83,6 +83,7 @@ impl StatusMaker {
             cgroups: Arc::clone(&self.around.paths),
             users: Arc::clone(&self.around.users),
             wall: self.local_offset.and_then(to_wall),
+            utc: to_wall(0),
             elapsed,
             live: ended.is_none(),
             ended: ended.clone().map(|ended| match ended {

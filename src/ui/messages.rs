@@ -85,6 +85,8 @@ pub struct Status {
     pub users: Arc<FxHashMap<UserId, Arc<str>>>,
     /// Offset from the clock of samples to the local time of day, in nanoseconds since 1970. `None` if it is not known.
     pub wall: Option<i64>,
+    /// Nanoseconds to add to a sample's time to get the time since 1970.
+    pub utc: Option<i64>,
     /// Seconds since sampling began.
     pub elapsed: u64,
     /// Whether samples still arrive.

@@ -67,7 +67,17 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("rustc_demangle", &["symbolize/"]),
     ("cpp_demangle", &["symbolize/"]),
     ("inferno", &["formats/"]),
-    ("flate2", &["object/", "collector/tables/cache.rs", "formats/packed.rs", "formats/recording/", "formats/pprof/"]),
+    (
+        "flate2",
+        &[
+            "object/",
+            "collector/tables/cache.rs",
+            "formats/packed.rs",
+            "formats/recording/",
+            "formats/pprof/",
+            "formats/json/firefox/",
+        ],
+    ),
     ("ruzstd", &["object/", "formats/packed.rs"]),
     ("lzma_rust2", &["object/", "formats/packed.rs"]),
     ("clap", &["cli"]),

@@ -35,6 +35,10 @@ fn each_format_keeps_the_stacks() {
     for name in ["x.svg", "x.html", "x.pprof", "x.folded"] {
         converted(place.path(), &["x.perf", name]);
     }
+    // Firefox's profiler has one kind of samples: the first one.
+    converted(place.path(), &["x.perf", "x.firefox.json.gz"]);
+    let firefox = converted(place.path(), &["x.firefox.json.gz", "-"]);
+    assert_eq!(firefox, converted(place.path(), &["x.perf", "-", "-e", "cpu-clock"]));
     let pprof = converted(place.path(), &["x.pprof", "-", "--no-annotations"]);
     assert_eq!(pprof.lines().filter(|line| line.starts_with("worker 1;")).count(), 2, "{pprof}");
     // Where two files are compared, each line has two counts.
@@ -53,7 +57,7 @@ fn what_cannot_be_converted_is_told_in_a_sentence() {
         (&["none", "y.svg"], "failed to open none"),
         (&["x.perf", "y.png"], "unknown file ending: `y.png`"),
         (&["x.perf", "y.svg", "-e", "faults"], "x.perf has no event `faults`; it has cpu-clock, cycles:u"),
-        (&["x.perf", "y.flametop", "-b", "x.perf"], "a recording holds the samples of one file"),
+        (&["x.perf", "y.flametop", "-b", "x.perf"], ".flametop files hold the samples of one file"),
     ] {
         let output = convert(place.path(), args);
         let said = String::from_utf8_lossy(&output.stderr);

@@ -68,7 +68,6 @@ fn a_trace_of_chrome_has_the_profiles_of_its_threads() {
 fn other_documents_are_refused_in_a_sentence_with_the_place() {
     let says = |text: &str| File::try_open(text.as_bytes()).err().unwrap().to_string();
     assert!(says(r#"{"endValue": 14}"#).starts_with("this is JSON of another kind, which cannot be opened; give "));
-    assert!(says(r#"{"meta": {}, "threads": []}"#).starts_with("this is a profile of Firefox's profiler"));
     assert!(says(&SAMPLED[..SAMPLED.len() - 20]).contains("at line 4 column"), "{}", says(&SAMPLED[..SAMPLED.len() - 20]));
     assert!(says(&SAMPLED.replace("[0,1]", "[0,7]")).contains("the frame 7 of 2"));
     assert!(says(&SAMPLED.replace(r#""C","frame":1"#, r#""C","frame":0"#)).contains("an event C that does not fit"));
@@ -94,8 +93,8 @@ fn what_is_written_for_speedscope_reads_back() {
 fn files_of_other_projects_have_their_totals() {
     let totals =
         [("simple.speedscope", 14), ("simple-sampled.speedscope", 14_000_000_000), ("two-sampled.speedscope", 28_000_000_000)];
-    let more = [("chrome65-simple", 36_317_000), ("node10-example", 45_920_000)];
-    for path in data("speedscope").into_iter().chain(data("cpuprofile")) {
+    let more = [("chrome65-simple", 36_317_000), ("node10-example", 45_920_000), ("firefox61-gecko-recursion", 15)];
+    for path in data("speedscope").into_iter().chain(data("cpuprofile")).chain(data("firefox")) {
         let file = File::open(&std::fs::read(&path).unwrap());
         let name = path.file_stem().unwrap().to_str().unwrap();
         let known = totals.iter().chain(&more).find(|(of, _)| *of == name);
@@ -105,11 +104,98 @@ fn files_of_other_projects_have_their_totals() {
 
 #[test]
 fn nothing_in_a_document_makes_the_reader_stumble() {
-    let pieces: Vec<&[u8]> = SAMPLED.split_inclusive(',').chain(CPUPROFILE.split_inclusive(',')).map(str::as_bytes).collect();
+    let texts = [SAMPLED, CPUPROFILE, &processed(55), &processed(75)];
+    let pieces: Vec<&[u8]> = texts.iter().flat_map(|text| text.split_inclusive(',')).map(str::as_bytes).collect();
     stumble(&pieces);
-    for text in [SAMPLED, CPUPROFILE] {
+    for text in texts {
         for cut in 0..text.len() {
             let _ = File::try_open(&text.as_bytes()[..cut]);
         }
+    }
+}
+
+/// A processed profile: of version 55, whose threads have their tables, and of version 75, whose tables have flags.
+fn processed(version: u32) -> String {
+    let old = version < 60;
+    let (callers, flags, functions, sources) = match old {
+        true => (r#""prefix":[null,0,1,0]"#, "", r#""fileName":[null,2,null,null]"#, ""),
+        false => (
+            r#""prefixOffset":[0,1,1,3]"#,
+            r#""flags":[4,20,5,4],"#,
+            r#""source":[0,0,0,0],"flags":[4,24,4,4]"#,
+            r#""sources":{"length":1,"id":[null],"filename":[2]},"#,
+        ),
+    };
+    let tables = format!(
+        r#""stackTable":{{"length":4,"frame":[0,1,2,3],{callers}}},
+"frameTable":{{"length":4,"func":[0,1,2,3],"category":[0,2,0,1],"line":[null,42,null,null],{flags}"inlineDepth":[0,0,1,0]}},
+"funcTable":{{"length":4,"name":[0,1,3,5],"lineNumber":[null,40,null,null],"resource":[0,-1,0,-1],{functions}}},
+"resourceTable":{{"length":1,"name":[4],"lib":[0],"host":[null],"type":[1]}},{sources}
+"stringArray":["main","run","/srv/app.py","leaf","libc.so.6","sys_read"]"#
+    );
+    let samples = r#""samples":{"length":4,"stack":[2,null,3,1],"time":[1,2,3.5,4],"weight":[2,1,1,3],"weightType":"samples"}"#;
+    let thread = format!(r#""name":"worker","processName":"shop","pid":"12.1","tid":13,{samples}"#);
+    let meta = format!(
+        r#""meta":{{"interval":10,"startTime":1700000000000,"preprocessedProfileVersion":{version},
+"categories":[{{"name":"User"}},{{"name":"Kernel"}},{{"name":"Python"}}]}}"#
+    );
+    match old {
+        true => format!(r#"{{{meta},"threads":[{{{thread},{tables}}}]}}"#),
+        false => format!(r#"{{{meta},"shared":{{{tables}}},"threads":[{{{thread}}}]}}"#),
+    }
+}
+
+#[test]
+fn profiles_of_firefox_have_threads_times_weights_and_kinds() {
+    for version in [55, 75] {
+        let file = File::open(processed(version).as_bytes());
+        assert_eq!(file.folded(), "shop;main;run_[p] 3\nshop;main;run_[p];leaf_[i] 2\nshop;main;sys_read_[k] 1\n", "{version}");
+        let row = file.profile.threads.rows()[0];
+        assert_eq!((row.tgid, row.tid, file.names.labels.name(row.name)), (Tgid(12), Tid(13), "worker"));
+        let times: Vec<u64> = file.profile.samples.slices_from(0).flatten().map(|sample| sample.time.0).collect();
+        assert_eq!(times, [1_000_000, 3_500_000, 4_000_000]);
+        let about = file.opened.about.as_ref().unwrap();
+        assert_eq!((about.frequency, about.utc), (100, Some(1_700_000_000_000_000_000)));
+        for (name, object, kind) in [
+            ("main", "libc.so.6", FrameKind::User),
+            ("run", "/srv/app.py:40", FrameKind::Python),
+            ("leaf", "libc.so.6", FrameKind::Inlined),
+        ] {
+            let label = file.names.labels.intern(name, object, kind);
+            assert!(file.tree().nodes().iter().any(|node| node.label == label), "{version}: {name}");
+        }
+    }
+}
+
+#[test]
+fn profiles_of_the_browser_itself_have_texts_as_frames() {
+    let table = |columns: &str, rows: &str| {
+        let schema: Vec<String> = columns.split(' ').enumerate().map(|(at, name)| format!("\"{name}\":{at}")).collect();
+        format!(r#"{{"schema":{{{}}},"data":{rows}}}"#, schema.join(","))
+    };
+    let text = format!(
+        r#"{{"meta":{{"version":12,"interval":1}},"libs":[],"threads":[{{"name":"GeckoMain","processType":"tab","pid":5,"tid":6,
+"samples":{},"stackTable":{},"frameTable":{},"stringTable":["(root)","draw (app.js:12:5)"]}}],"processes":[]}}"#,
+        table("stack time eventDelay", "[[1,0.5,0],[1,1.5,0],[0,2.5],[null,3.5]]"),
+        table("prefix frame", "[[null,0],[0,1]]"),
+        table("location relevantForJS line category", "[[0],[1,true,14]]"),
+    );
+    for text in [text.clone(), format!(r#"{{"label":"","profile":{text}}}"#)] {
+        let file = File::open(text.as_bytes());
+        assert_eq!(file.folded(), "tab;(root) 1\ntab;(root);draw_[j] 2\n");
+    }
+}
+
+#[test]
+fn profiles_of_firefox_that_contradict_themselves_are_refused() {
+    let whole = processed(55);
+    for (from, to, words) in [
+        (r#""frame":[0,1,2,3]"#, r#""frame":[0,1,2,9]"#, "the stack 3 has a frame that is not there"),
+        (r#""prefix":[null,0,1,0]"#, r#""prefix":[null,0,2,0]"#, "the caller of the stack 2 does not come before it"),
+        (r#""func":[0,1,2,3]"#, r#""func":[0,1,2,7]"#, "the frame 3 has a function that is not there"),
+        (r#""stack":[2,null,3,1]"#, r#""stack":[4]"#, "a sample of the thread `worker` has a stack that is not there"),
+    ] {
+        let said = File::try_open(whole.replace(from, to).as_bytes()).err().expect(from).to_string();
+        assert!(said.contains(words), "{said}");
     }
 }

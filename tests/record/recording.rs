@@ -144,3 +144,19 @@ fn recordings_go_to_files_and_pipes_as_other_files_do() {
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
 }
+
+#[test]
+fn a_profile_for_firefox_has_times_threads_and_the_stacks_of_a_recording() {
+    let place = Place::new();
+    let chain = Program::build("chain.c").run(&[]);
+    let output = place.record(&["-F", "997", "-p", &chain.pid_text(), "-d", "1", "-o", "run.json.gz"]);
+    assert!(output.status.success(), "{}", words(&output));
+    let recorded = Recorded::open(&std::fs::read(place.path("run.json.gz")).unwrap());
+    let stacks = recorded.stacks(Tgid(chain.pid()));
+    assert!(stacks.iter().any(|stack| stack.contains("main")), "{stacks:?}");
+    assert!(recorded.profile.capabilities().time && recorded.profile.capabilities().threads);
+    let about = recorded.opened.about.unwrap();
+    let began = Duration::from_nanos(about.utc.unwrap().try_into().unwrap());
+    let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().saturating_sub(began);
+    assert!(about.frequency == 997 && since.as_secs() < 3600, "{since:?}");
+}

@@ -1,8 +1,9 @@
-//! Profiles in JSON: speedscope's files, V8's `.cpuprofile`, and Chrome's traces with samples of V8.
+//! Profiles in JSON: speedscope's files, those of Firefox's profiler and of samply, V8's `.cpuprofile`, and Chrome's traces with samples of V8.
 //!
 //! The keys of the document say which of them it is. A file is read twice: for its keys, and for its samples. The reader skips all other
 //! values, so they take no memory.
 
+mod firefox;
 mod speedscope;
 mod stacks;
 mod v8;
@@ -15,6 +16,7 @@ use serde::de::IgnoredAny;
 use super::FormatError;
 use super::reading::{Destination, Opened};
 
+pub(super) use firefox::FirefoxWriter;
 pub(super) use speedscope::write;
 
 use stacks::Stacks;
@@ -40,7 +42,14 @@ struct Keys {
     #[serde(rename = "traceEvents")]
     trace_events: Option<IgnoredAny>,
     threads: Option<IgnoredAny>,
-    meta: Option<IgnoredAny>,
+    meta: Option<firefox::Meta>,
+    profile: Option<IgnoredAny>,
+}
+
+/// A profile as the developer tools of older versions of Firefox saved it.
+#[derive(Deserialize)]
+struct InTools {
+    profile: firefox::Gecko,
 }
 
 /// Reads a document into the tables.
@@ -57,12 +66,13 @@ pub(super) fn open(input: &mut dyn BufRead, into: &mut Destination<'_>) -> Resul
         Keys { shared: Some(_), profiles: Some(_), .. } => speedscope::read(parse(text)?, &mut stacks)?,
         Keys { trace_events: Some(_), .. } => v8::read_events(parse::<v8::Trace>(text)?.events, &mut stacks),
         Keys { nodes: Some(_), .. } | Keys { head: Some(_), .. } => v8::read(parse(text)?, &mut stacks),
-        Keys { threads: Some(_), meta: Some(_), .. } => {
-            let (what, advice) = ("a profile of Firefox's profiler", "open it at profiler.firefox.com");
-            return Err(FormatError::OtherFormat { what, advice });
-        }
+        Keys { threads: Some(_), meta, .. } => match meta.and_then(|meta| meta.preprocessed_profile_version) {
+            Some(_) => firefox::read(parse(text)?, &mut stacks)?,
+            None => firefox::read_gecko(parse(text)?, &mut stacks)?,
+        },
+        Keys { profile: Some(_), .. } => firefox::read_gecko(parse::<InTools>(text)?.profile, &mut stacks)?,
         _ => {
-            let advice = "give a profile of speedscope, a .cpuprofile, or a trace of Chrome with samples";
+            let advice = "give a profile of speedscope, Firefox or samply, a .cpuprofile, or a trace of Chrome with samples";
             return Err(FormatError::OtherFormat { what: "JSON of another kind", advice });
         }
     }

@@ -11,7 +11,7 @@ use crate::formats::options::SaveOptions;
 use crate::formats::{FormatError, Part};
 use crate::profile::{CallTree, FrameId, FrameKind, LabelId, NodeId, Unit};
 
-use super::stacks::Stacks;
+use super::stacks::{DEEPEST, Place, Stacks};
 
 #[derive(Deserialize)]
 pub(super) struct Document {
@@ -59,9 +59,6 @@ struct Event {
     at: f64,
 }
 
-/// Most frames that are open at once.
-const DEEPEST: usize = 16_384;
-
 /// Returns the unit, its name as a source, and the value of 1 in it.
 fn unit_of(word: &str) -> ((Unit, &'static str), f64) {
     match word {
@@ -84,7 +81,11 @@ pub(super) fn read(document: Document, stacks: &mut Stacks<'_, '_>) -> Result<()
     let frames: Vec<FrameId> = shared
         .frames
         .iter()
-        .map(|frame| stacks.frame(&frame.name, frame.file.as_deref().unwrap_or_default(), line(frame.line), FrameKind::User))
+        .map(|frame| {
+            let line = line(frame.line);
+            let place = Place { file: frame.file.as_deref().unwrap_or_default(), function: line, line };
+            stacks.frame(&frame.name, place, FrameKind::User)
+        })
         .collect();
     let process = name.as_deref().filter(|name| !name.is_empty()).unwrap_or("[file]");
     for (number, profile) in (1u32..).zip(&profiles) {

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::formats::FormatError;
+use crate::formats::about::About;
 use crate::formats::reading::{Destination, Opened, frame_at};
 use crate::profile::{
     EventSource, EventStatus, FrameId, FrameKind, Sample, StackId, Tgid, Thread, ThreadIndex, Tid, Timestamp, Unit, sanitize,
@@ -16,12 +17,37 @@ pub(super) struct Stacks<'a, 'b> {
     threads: FxHashMap<(u32, u32), ThreadIndex>,
     /// Whether each sample has a time.
     has_times: bool,
+    /// Whether threads are those of a machine, and not just parts of a file.
+    pub(super) has_threads: bool,
     pub(super) remarks: Vec<String>,
+    /// Facts about the run, if the file has them.
+    pub(super) about: Option<Box<About>>,
+}
+
+/// Most frames of a stack.
+pub(super) const DEEPEST: usize = 16_384;
+
+/// Where a function is, and which line of it runs. Lines count from 1.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Place<'a> {
+    /// Its file, or the object that holds its code.
+    pub(super) file: &'a str,
+    /// The line where the function begins.
+    pub(super) function: Option<u32>,
+    pub(super) line: Option<u32>,
 }
 
 impl<'a, 'b> Stacks<'a, 'b> {
     pub(super) fn new(into: &'a mut Destination<'b>) -> Stacks<'a, 'b> {
-        Stacks { into, units: Vec::new(), threads: FxHashMap::default(), has_times: true, remarks: Vec::new() }
+        Stacks {
+            into,
+            units: Vec::new(),
+            threads: FxHashMap::default(),
+            has_times: true,
+            has_threads: false,
+            remarks: Vec::new(),
+            about: None,
+        }
     }
 
     /// Returns a thread. A thread without a process has the number 0 for it.
@@ -34,17 +60,17 @@ impl<'a, 'b> Stacks<'a, 'b> {
         })
     }
 
-    /// Returns a frame; with its file and its line, counted from 1, if they are known.
-    pub(super) fn frame(&self, name: &str, file: &str, line: Option<u32>, kind: FrameKind) -> FrameId {
+    /// Returns a frame. Functions of Python have their whole path, as in [`Label::object`](crate::profile::Label::object).
+    pub(super) fn frame(&self, name: &str, place: Place<'_>, kind: FrameKind) -> FrameId {
         let names = self.into.names;
-        let (name, file) = (sanitize(name), sanitize(file));
-        let short = file.rsplit('/').next().unwrap_or_default();
-        let object = match line {
+        let (name, file) = (sanitize(name), sanitize(place.file));
+        let short = if kind == FrameKind::Python { &file } else { file.rsplit('/').next().unwrap_or_default() };
+        let object = match place.function {
             Some(line) if !short.is_empty() => format!("{short}:{line}"),
             _ => short.to_owned(),
         };
         let label = names.labels.intern(&name, &object, kind);
-        frame_at(names, label, &file, line.unwrap_or(0).into())
+        frame_at(names, label, &file, place.line.unwrap_or(0).into())
     }
 
     /// Returns the stack of these frames, outermost first.
@@ -94,11 +120,11 @@ impl<'a, 'b> Stacks<'a, 'b> {
             })
             .collect();
         let mut capabilities = profile.capabilities();
-        capabilities.threads = self.threads.len() > 1;
+        capabilities.threads = self.has_threads || self.threads.len() > 1;
         capabilities.time = self.has_times;
         capabilities.events = self.units.len() > 1;
         profile.set_capabilities(capabilities);
         let until = profile.samples.last_time().filter(|_| capabilities.time);
-        Ok(Opened { remarks: self.remarks, source: Some(EventSource(1)), until, ..Opened::default() })
+        Ok(Opened { remarks: self.remarks, source: Some(EventSource(1)), until, about: self.about, ..Opened::default() })
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::profile::{FrameKind, StackId, Unit};
 
-use super::stacks::Stacks;
+use super::stacks::{Place, Stacks};
 
 /// The content of a `.cpuprofile`.
 #[derive(Deserialize)]
@@ -226,7 +226,7 @@ fn add(profile: &Gathered, process: &str, name: &str, stacks: &mut Stacks<'_, '_
     }
     // Chunks of a trace may have been lost.
     let mut missing = 0u64;
-    let unknown = stacks.frame("[unknown]", "", None, FrameKind::Unknown);
+    let unknown = stacks.frame("[unknown]", Place::default(), FrameKind::Unknown);
     let unknown = stacks.stack(std::iter::once(unknown));
     let mut at = *start;
     for (index, id) in samples.iter().enumerate() {
@@ -274,7 +274,7 @@ fn stacks_of(nodes: &[Node], stacks: &mut Stacks<'_, '_>) -> FxHashMap<u64, Stac
             let kind = if function_name.starts_with('(') { FrameKind::Unknown } else { FrameKind::Jit };
             let name = if function_name.is_empty() { "(anonymous)" } else { function_name };
             let line = line_number.filter(|line| (0.0..1e9).contains(line)).map(|line| line as u32 + 1);
-            let frame = stacks.frame(name, url, line, kind);
+            let frame = stacks.frame(name, Place { file: url, function: line, line }, kind);
             stacks.child(caller, frame)
         };
         found.insert(id, stack);

@@ -22,10 +22,9 @@
 //!
 //! # Writing
 //!
-//! [`Recorder`] reads the sample store as a view does: once a second it takes the samples that came since the last time. Tables are sent
-//! as samples need them. So writing delays the collector as little as a view does. Samples that are still being taken, samples of
-//! the last minutes and samples of another file are all written in the same way. If the store has dropped samples before they were written, they are
-//! counted as lost.
+//! [`Recorder`] is a [`Sink`](crate::formats::Sink). Once a second it takes the samples that came since the last time. Tables are sent as
+//! samples need them. Samples that are still being taken, samples of the last minutes and samples of another file are all written in the
+//! same way. If the store has dropped samples before they were written, they are counted as lost.
 
 mod chunk;
 mod columns;

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::formats::about::{About, Problem};
+use crate::formats::sink::Sink;
 use crate::formats::{Destination, FormatError, Opened, open};
 use crate::profile::{
     Capabilities, CgroupId, Clock, Cpu, EventSource, EventStatus, FileOffset, Folding, Frame, FrameId, FrameKind, KernelAddress,
@@ -133,6 +134,7 @@ fn about() -> About {
         frequency: 99,
         cpus: 2,
         wall: Some(1_700_000_000_000_000_000),
+        utc: Some(1_699_996_400_000_000_000),
         cgroups: Arc::new([(CgroupId(100), "/system.slice".into())].into_iter().collect()),
         users: Arc::new([(UserId(33), "www-data".into())].into_iter().collect()),
         problems: vec![Problem { path: "/bin/x".to_owned(), reason: "stripped".to_owned(), unnamed: 7, remedy: String::new() }],
@@ -187,7 +189,7 @@ fn a_recording_holds_what_the_store_held_whatever_happened_meanwhile() {
     machine.profile.write().unwrap().set_unit(EventSource(1), Unit::Bytes);
     machine.profile.write().unwrap().end_clock(Timestamp(6_000_000_000));
     machine.take(&mut recorder);
-    recorder.end();
+    recorder.end().unwrap();
     file.extend(recorder.bytes());
 
     let (read, opened) = read(&file).unwrap();
@@ -216,7 +218,7 @@ fn samples_that_the_store_has_dropped_are_counted() {
     (0..5_000).for_each(|at| machine.sample(at * 1_000, at as usize));
     machine.profile.write().unwrap().trim(Timestamp(600_000_000_000 + 3_000_000));
     machine.take(&mut recorder);
-    recorder.end();
+    recorder.end().unwrap();
     let (read, _) = read(&recorder.bytes()).unwrap();
     assert_eq!((read.profile.samples.len(), read.profile.losses.over_memory), (5_000 - 2 * 1_024, 2 * 1_024));
     assert_eq!(recorder.missed(), 2 * 1_024);
@@ -241,7 +243,7 @@ fn processes_without_end_are_forgotten_and_their_samples_are_there() {
             assert!(recorder.kept() < 24 << 20, "{} bytes are kept", recorder.kept());
         }
     }
-    recorder.end();
+    recorder.end().unwrap();
     file.extend(recorder.bytes());
     let mut at = 12;
     while let Some(head) = file.get(at..at + 36) {
@@ -264,7 +266,7 @@ fn three_seconds() -> (Vec<u8>, Vec<usize>, Vec<Said>) {
         (0..20).for_each(|at| machine.sample(1_000 + second * 1_000_000_000 + at, (second * 20 + at) as usize));
         machine.take(&mut recorder);
         if second == 2 {
-            recorder.end();
+            recorder.end().unwrap();
         }
         file.extend(recorder.bytes());
         ends.push(file.len());

@@ -7,52 +7,17 @@ use rustc_hash::FxHashMap;
 use super::chunk::{Kind, write_chunk, write_head};
 use super::columns::{Columns, Run, Sealed};
 use super::kinds::{number_of_frame, number_of_object, number_of_unit};
+use crate::formats::FormatError;
 use crate::formats::about::About;
+use crate::formats::sink::{Cursor, NONE, Numbers, Sink};
 use crate::profile::{
     EventSource, EventStatus, Frame, FrameId, LabelId, Names, ObjectId, Process, Processes, Profile, Sample, StackId, Tgid,
     ThreadIndex, Unit,
 };
 
-/// Samples that are taken under one lock; about a millisecond's work.
-const SLICE: usize = 16_384;
-
 /// A new segment begins when texts and processes take this many bytes. Processes choose both, and without a bound they would be kept for as
 /// long as the recording lasts. All other tables are as large as those of the store.
 const MOST_KEPT: usize = 16 << 20;
-
-/// Number of a row that is not in the file yet.
-const NONE: u32 = u32::MAX;
-
-/// Numbers of rows in the file, by their numbers here.
-#[derive(Default)]
-struct Numbers {
-    of: Vec<u32>,
-    next: u32,
-}
-
-impl Numbers {
-    fn get(&self, index: usize) -> Option<u32> {
-        self.of.get(index).copied().filter(|number| *number != NONE)
-    }
-
-    /// Gives a row the next number.
-    fn add(&mut self, index: usize) -> u32 {
-        if self.of.len() <= index {
-            self.of.resize(index + 1, NONE);
-        }
-        let number = self.next;
-        if let Some(place) = self.of.get_mut(index) {
-            *place = number;
-        }
-        self.next += 1;
-        number
-    }
-
-    /// Forgets the numbers here. Rows in the file keep theirs.
-    fn forget(&mut self) {
-        self.of.clear();
-    }
-}
 
 /// The tables of a segment: what is in the file, and rows that are to be written.
 #[derive(Default)]
@@ -123,14 +88,7 @@ impl Rows {
 /// Writes a recording: see the module.
 pub struct Recorder {
     names: Option<Arc<Names>>,
-    /// State of the store's tables: see [`Profile::epoch`].
-    epoch: u64,
-    /// Number of the next sample in the store.
-    next: u64,
-    /// Samples that were taken.
-    samples: u64,
-    /// Samples that the store had dropped before they were written.
-    missed: u64,
+    cursor: Cursor,
     tables: Tables,
     out: Vec<u8>,
     /// Nodes of a stack that are to be written, innermost first.
@@ -148,12 +106,7 @@ impl Recorder {
     pub fn new() -> Recorder {
         let mut out = Vec::new();
         write_head(&mut out);
-        Recorder { names: None, epoch: 0, next: 0, samples: 0, missed: 0, tables: Tables::default(), out, path: Vec::new() }
-    }
-
-    /// Returns how many samples were taken.
-    pub fn samples(&self) -> u64 {
-        self.samples
+        Recorder { names: None, cursor: Cursor::default(), tables: Tables::default(), out, path: Vec::new() }
     }
 
     /// Returns the bytes that are kept of texts and processes.
@@ -162,65 +115,9 @@ impl Recorder {
         self.tables.kept()
     }
 
-    /// Returns how many samples the store had dropped before they could be taken.
-    pub fn missed(&self) -> u64 {
-        self.missed
-    }
-
-    /// Takes some of the samples that came since the last call, and all changes of names. Returns whether more samples are there.
-    ///
-    /// The profile's ids must belong to `names`.
+    /// Takes all samples, as [`take_some`](Sink::take_some) does.
     pub fn take(&mut self, profile: &Profile, names: &Arc<Names>) -> bool {
-        self.take_some(profile, names, |_| true)
-    }
-
-    /// Like [`take`](Self::take), but leaves out the samples that are not to be `kept`.
-    pub fn take_some(&mut self, profile: &Profile, names: &Arc<Names>, mut kept: impl FnMut(&Sample) -> bool) -> bool {
-        if !self.names.as_ref().is_some_and(|own| Arc::ptr_eq(own, names)) || self.tables.kept() > MOST_KEPT {
-            self.begin_segment(names);
-        }
-        if profile.epoch() != self.epoch {
-            self.epoch = profile.epoch();
-            self.tables.nodes.forget();
-            self.tables.threads.forget();
-        }
-        let gone = profile.samples.first().saturating_sub(self.next);
-        (self.missed, self.next) = (self.missed + gone, self.next + gone);
-        let mut left = SLICE;
-        for slice in profile.samples.slices_from(self.next) {
-            let part = slice.get(..left).unwrap_or(slice);
-            for sample in part.iter().filter(|sample| kept(sample)) {
-                self.sample(profile, names, sample);
-                self.samples += 1;
-            }
-            left -= part.len();
-            self.next += part.len() as u64;
-            if left == 0 {
-                break;
-            }
-        }
-        self.tables.seal_samples();
-        self.tables.names(names);
-        self.tables.losses(profile, self.missed, names);
-        profile.samples.end() > self.next
-    }
-
-    /// Takes what has changed of the run, its machine and its processes.
-    pub fn tell(&mut self, about: &About, processes: &Processes) {
-        self.tables.about(about);
-        self.tables.processes(processes);
-    }
-
-    /// Ends the file. A file without it was cut.
-    pub fn end(&mut self) {
-        self.write_rows();
-        write_chunk(&mut self.out, Kind::End, 0, (0, 0), &[]);
-    }
-
-    /// Returns the bytes of all that was taken since the last call. They belong behind the bytes of that call.
-    pub fn bytes(&mut self) -> Vec<u8> {
-        self.write_rows();
-        std::mem::take(&mut self.out)
+        self.take_some(profile, names, &mut |_| true)
     }
 
     fn begin_segment(&mut self, names: &Arc<Names>) {
@@ -281,6 +178,50 @@ impl Recorder {
             parent = number;
         }
         parent
+    }
+}
+
+impl Sink for Recorder {
+    fn take_some(&mut self, profile: &Profile, names: &Arc<Names>, kept: &mut dyn FnMut(&Sample) -> bool) -> bool {
+        if !self.names.as_ref().is_some_and(|own| Arc::ptr_eq(own, names)) || self.tables.kept() > MOST_KEPT {
+            self.begin_segment(names);
+        }
+        let mut cursor = std::mem::take(&mut self.cursor);
+        if cursor.has_new_ids(profile) {
+            self.tables.nodes.forget();
+            self.tables.threads.forget();
+        }
+        let more = cursor.advance(profile, kept, |sample| self.sample(profile, names, sample));
+        self.tables.seal_samples();
+        self.tables.names(names);
+        self.tables.losses(profile, cursor.missed, names);
+        self.cursor = cursor;
+        more
+    }
+
+    fn tell(&mut self, about: &About, processes: &Processes) {
+        self.tables.about(about);
+        self.tables.processes(processes);
+    }
+
+    /// A file without this end was cut.
+    fn end(&mut self) -> Result<(), FormatError> {
+        self.write_rows();
+        write_chunk(&mut self.out, Kind::End, 0, (0, 0), &[]);
+        Ok(())
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        self.write_rows();
+        std::mem::take(&mut self.out)
+    }
+
+    fn samples(&self) -> u64 {
+        self.cursor.samples
+    }
+
+    fn missed(&self) -> u64 {
+        self.cursor.missed
     }
 }
 

@@ -18,6 +18,7 @@ use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::When;
+use crate::formats::recording::Recorder;
 use crate::formats::save::{Overwrite, SaveError, check, save};
 use crate::formats::{About, Format, FormatError};
 use crate::locks;
@@ -191,7 +192,7 @@ impl Keeper {
     fn save_as(&self, path: &Path, about: &About) -> Result<Written, SaveError> {
         let mut samples = 0;
         let saved = save(path, Overwrite::No, |out| {
-            samples = save_samples(&self.shared, &Query::default(), about, out)?;
+            samples = save_samples(Box::new(Recorder::new()), &self.shared, &Query::default(), about, out)?;
             Ok(())
         })?;
         Ok(Written { bytes: saved.bytes, samples, missed: 0 })

@@ -17,12 +17,13 @@ use crate::cli;
 use crate::formats::folded::FoldedOptions;
 use crate::formats::save::{Overwrite, Pipe, SaveError, check, is_standard_output, save};
 use crate::formats::svg::SvgOptions;
-use crate::formats::{Format, Part, SaveOptions};
+use crate::formats::{About, Format, FormatError, Part, SaveOptions};
 use crate::locks;
 use crate::privileges;
 use crate::profile::{CallTree, LabelId, Query, Request, Snapshot, SourceLocation};
 use crate::ui::{Sampled, fit_name, picture_facts, plain_name};
 
+use super::about::about_of;
 use super::child::{Child, Output, Terms, shown};
 use super::clock::{began, below_title, file_name, local_offset, now};
 use super::event_targets;
@@ -33,6 +34,7 @@ use super::progress::Progress;
 use super::recording::{Recording, Written};
 use super::runtime::runtime;
 use super::sampling::{END_WITHIN, Ended, Sampling};
+use super::save_samples::save_samples;
 use super::shared::Shared;
 use super::status::StatusMaker;
 use super::user::{User, runs_as_root};
@@ -59,7 +61,9 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
         checked => checked?,
     };
     let local_offset = local_offset();
-    let pipe = if format.has_samples() { Ok(None) } else { Pipe::open(output) };
+    // A recording grows while it is taken. All other files are written at the end.
+    let grows = format == Format::Recording;
+    let pipe = if grows { Ok(None) } else { Pipe::open(output) };
     let pipe = match pipe {
         Err(SaveError::NoReader { path }) => {
             eprintln!(
@@ -87,7 +91,7 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     let name = child.as_ref().map(|child| child.name.clone());
     let mut sampling = Sampling::start(&options.sampling, child, &shared)?;
     privileges::close();
-    let recording = if format.has_samples() {
+    let recording = if grows {
         let maker = StatusMaker::new(sampling.watcher(), &shared, options.sampling.frequency, local_offset);
         Some(match plan {
             Some(plan) => {
@@ -114,7 +118,7 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     let mut engine = shared.engine();
     let source = event_targets::first(&options.sampling.events);
     let query = Query { source, folding: folding(&options.sampling), ..Query::default() };
-    let snapshot = engine.answer(&Request { query, ..Request::default() }, now());
+    let snapshot = engine.answer(&Request { query: query.clone(), ..Request::default() }, now());
     if written.as_ref().map_or(snapshot.tree.total(), |(_, written)| written.samples) == 0 {
         bail!(nothing(&options, output, &sampling.told()));
     }
@@ -136,6 +140,18 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
         cpus: sampling.cpus,
         seconds: Some(sampling.lasted().as_secs_f64()),
     };
+    if let Some(sink) = format.sink() {
+        let mut maker = StatusMaker::new(sampling.watcher(), &shared, options.sampling.frequency, local_offset);
+        let about = About { watched: watched(&options), ..about_of(&maker.make(false).0) };
+        let mut samples = 0;
+        let bytes = put(&options, output, pipe, |out| {
+            samples = save_samples(sink, &shared, &query, &about, out)?;
+            Ok(())
+        })?;
+        let written = Written { bytes, samples, missed: 0 };
+        report(&options, output, &snapshot, &sampling, ended.as_ref(), Outcome::Recording(written));
+        return Ok(status);
+    }
     let part = whole(&snapshot);
     let patience = if signals.came() { by.saturating_duration_since(Instant::now()) } else { LINES_WITHIN };
     let lines = lines_of(&shared, &snapshot.names, &part, format, source, patience.min(LINES_WITHIN));
@@ -282,8 +298,7 @@ fn write(
         fit: fit_name,
     };
     let folded = FoldedOptions { annotations: !options.no_annotations, places: options.places };
-    let force = options.force;
-    let options = SaveOptions {
+    let save_options = SaveOptions {
         picture,
         folded,
         unit: snapshot.unit,
@@ -292,15 +307,25 @@ fn write(
         seconds: sampled.seconds,
     };
     let mut cut = None;
-    let stacks = |out: &mut dyn Write| {
-        cut = format.write(part, &options, out)?;
+    put(options, output, pipe, |out| {
+        cut = format.write(part, &save_options, out)?;
         Ok(())
-    };
-    match pipe {
-        Some(pipe) => pipe.save(output, stacks)?,
-        None => save(output, if force { Overwrite::Yes } else { Overwrite::No }, stacks)?,
-    };
+    })?;
     Ok(cut)
+}
+
+/// Puts the content in its place. Returns its bytes.
+fn put(
+    options: &cli::Record,
+    output: &Path,
+    pipe: Option<Pipe>,
+    content: impl FnOnce(&mut dyn Write) -> Result<(), FormatError>,
+) -> Result<u64> {
+    let saved = match pipe {
+        Some(pipe) => pipe.save(output, content)?,
+        None => save(output, if options.force { Overwrite::Yes } else { Overwrite::No }, content)?,
+    };
+    Ok(saved.bytes)
 }
 
 #[cfg(test)]
