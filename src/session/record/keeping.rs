@@ -22,7 +22,7 @@ use crate::formats::recording::Recorder;
 use crate::formats::save::{Overwrite, SaveError, check, save};
 use crate::formats::{About, Format, FormatError};
 use crate::locks;
-use crate::profile::Query;
+use crate::profile::{Query, TimeRange, Timestamp};
 use crate::session::about::about_of;
 use crate::session::clock::file_name;
 use crate::session::recording::Written;
@@ -190,9 +190,14 @@ impl Keeper {
     }
 
     fn save_as(&self, path: &Path, about: &About) -> Result<Written, SaveError> {
+        // The store lets samples go in chunks, so it has older ones as well.
+        let last = locks::read(&self.shared.profile).samples.last_time().unwrap_or_default();
+        let keep = u64::try_from(self.plan.keep.as_nanos()).unwrap_or(u64::MAX);
+        let range = TimeRange::Between(Timestamp(last.0.saturating_sub(keep)), Timestamp(u64::MAX));
+        let query = Query { range, ..Query::default() };
         let mut samples = 0;
         let saved = save(path, Overwrite::No, |out| {
-            samples = save_samples(Box::new(Recorder::new()), &self.shared, &Query::default(), about, out)?;
+            samples = save_samples(Box::new(Recorder::new()), &self.shared, &query, about, out)?;
             Ok(())
         })?;
         Ok(Written { bytes: saved.bytes, samples, missed: 0 })
