@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::FormatError;
 use super::about::About;
-use crate::profile::{Names, Processes, Profile, Sample};
+use crate::profile::{Names, Processes, Profile, Sample, Timestamp};
 
 /// Samples that are taken under one lock; about a millisecond's work.
 const SLICE: usize = 16_384;
@@ -17,6 +17,9 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// Writes samples, with their threads, times and names.
 pub trait Sink {
+    /// Tells that only samples from the first time to before the second are kept: the file covers no more of the run.
+    fn within(&mut self, _from: Timestamp, _to: Timestamp) {}
+
     /// Takes some of the samples that came since the last call and are to be `kept`, and all changes of names. Returns whether more
     /// samples are there.
     ///

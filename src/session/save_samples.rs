@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::formats::{About, FormatError, Sink};
 use crate::locks;
-use crate::profile::{Names, Query, ViewBuilder};
+use crate::profile::{Names, Query, TimeRange, ViewBuilder};
 use crate::session::shared::Shared;
 
 /// Writes the samples that `query` shows by an unused sink, and returns their number. The query's range must not depend on the present. Samples may still arrive
@@ -17,6 +17,9 @@ pub(super) fn save_samples(
     about: &About,
     out: &mut dyn Write,
 ) -> Result<u64, FormatError> {
+    if let TimeRange::Between(from, to) = query.range {
+        sink.within(from, to);
+    }
     let mut filter: Option<(Arc<Names>, ViewBuilder)> = None;
     loop {
         let profile = locks::read(&shared.profile);

@@ -65,6 +65,8 @@ fn the_last_seconds_are_written_at_each_signal_and_at_the_end() {
         assert_eq!(recorded.opened.remarks, Vec::<String>::new());
         assert!(recorded.stacks(Tgid(chain.pid())).iter().any(|stack| stack.contains("main;outer;middle;inner")));
         let first = recorded.profile.samples.slices_from(0).flatten().map(|sample| sample.time).min().unwrap();
+        let since = recorded.profile.clock().unwrap().since;
+        assert!(first.since(since) < 500_000_000, "{file}: the file begins at {since:?}, its first sample is of {first:?}");
         let seconds = recorded.profile.samples.last_time().unwrap().since(first) as f64 / 1e9;
         assert!((2.0..3.5).contains(&seconds), "{file}: {seconds} s");
     }

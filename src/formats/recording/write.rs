@@ -12,7 +12,7 @@ use crate::formats::about::About;
 use crate::formats::sink::{Cursor, NONE, Numbers, Sink};
 use crate::profile::{
     EventSource, EventStatus, Frame, FrameId, LabelId, Names, ObjectId, Process, Processes, Profile, Sample, StackId, Tgid,
-    ThreadIndex, Unit,
+    ThreadIndex, Timestamp, Unit,
 };
 
 /// A new segment begins when texts and processes take this many bytes. Processes choose both, and without a bound they would be kept for as
@@ -89,6 +89,8 @@ impl Rows {
 pub struct Recorder {
     names: Option<Arc<Names>>,
     cursor: Cursor,
+    /// The part of the run whose samples are kept.
+    range: Option<(Timestamp, Timestamp)>,
     tables: Tables,
     out: Vec<u8>,
     /// Nodes of a stack that are to be written, innermost first.
@@ -106,7 +108,7 @@ impl Recorder {
     pub fn new() -> Recorder {
         let mut out = Vec::new();
         write_head(&mut out);
-        Recorder { names: None, cursor: Cursor::default(), tables: Tables::default(), out, path: Vec::new() }
+        Recorder { names: None, cursor: Cursor::default(), range: None, tables: Tables::default(), out, path: Vec::new() }
     }
 
     /// Returns the bytes that are kept of texts and processes.
@@ -182,6 +184,10 @@ impl Recorder {
 }
 
 impl Sink for Recorder {
+    fn within(&mut self, from: Timestamp, to: Timestamp) {
+        self.range = Some((from, to));
+    }
+
     fn take_some(&mut self, profile: &Profile, names: &Arc<Names>, kept: &mut dyn FnMut(&Sample) -> bool) -> bool {
         if !self.names.as_ref().is_some_and(|own| Arc::ptr_eq(own, names)) || self.tables.kept() > MOST_KEPT {
             self.begin_segment(names);
@@ -194,7 +200,7 @@ impl Sink for Recorder {
         let more = cursor.advance(profile, kept, |sample| self.sample(profile, names, sample));
         self.tables.seal_samples();
         self.tables.names(names);
-        self.tables.losses(profile, cursor.missed, names);
+        self.tables.losses(profile, cursor.missed, self.range, names);
         self.cursor = cursor;
         more
     }
@@ -372,7 +378,7 @@ impl Tables {
     }
 
     /// Writes what was lost, the clock, and the counts of sources.
-    fn losses(&mut self, profile: &Profile, missed: u64, names: &Names) {
+    fn losses(&mut self, profile: &Profile, missed: u64, range: Option<(Timestamp, Timestamp)>, names: &Names) {
         let losses = &profile.losses;
         let counts = [
             ("lost", losses.ring_full),
@@ -387,8 +393,10 @@ impl Tables {
         if let Some(clock) = profile.clock() {
             self.fact("period", clock.period.to_string());
             self.fact("sampled cpus", clock.cpus.to_string());
-            self.fact("since", clock.since.0.to_string());
-            self.fact("until", clock.until.map_or_else(String::new, |until| until.0.to_string()));
+            let (from, to) = range.unwrap_or((Timestamp(0), Timestamp(u64::MAX)));
+            let until = clock.until.or(Some(to).filter(|to| to.0 < u64::MAX)).map(|until| until.min(to));
+            self.fact("since", clock.since.max(from).0.to_string());
+            self.fact("until", until.map_or_else(String::new, |until| until.0.to_string()));
         }
         let told = profile.events.iter().cloned();
         let untold = [EventSource::CLOCK, EventSource::FILE].map(|source| EventStatus { source, ..EventStatus::default() });

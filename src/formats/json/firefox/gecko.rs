@@ -1,4 +1,4 @@
-//! Reads Gecko profiles. Each table is a list of rows, and says at which place of a row a value is.
+//! Reads Gecko profiles. Each table is a list of rows, and has a schema: the place of each value in a row.
 
 use rustc_hash::FxHashMap;
 use serde::Deserialize;

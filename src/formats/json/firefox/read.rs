@@ -83,7 +83,7 @@ struct Thread {
     #[serde(default)]
     tid: Number,
     samples: Samples,
-    // Tables of its own.
+    // Its tables, if threads do not share them.
     #[serde(default, alias = "stringTable")]
     string_array: Vec<String>,
     #[serde(default)]

@@ -161,7 +161,7 @@ impl FirefoxWriter {
             for row in &**rows {
                 caller = Some(number(&mut tables.stacks, &mut tables.stack, (caller, *row)));
             }
-            // 0 stands for the empty stack.
+            // The empty stack is 0; row n is n + 1.
             self.stacks.set(node.0 as usize, caller.map_or(0, |row| row + 1));
         }
         caller
@@ -406,7 +406,7 @@ struct FileSamples<'a> {
     time: Vec<f64>,
     weight: Vec<f64>,
     weight_type: &'static str,
-    /// The CPU time of each sample, from which the profiler draws its graphs.
+    /// The CPU time of each sample. The profiler draws its graphs from it.
     #[serde(skip_serializing_if = "Option::is_none", rename = "threadCPUDelta")]
     cpu_time: Option<Vec<u64>>,
 }
@@ -476,7 +476,7 @@ impl FirefoxWriter {
 }
 
 impl Tables {
-    /// Returns the tables as they are in the file.
+    /// Returns the tables in columns.
     fn columns(&self) -> Shared<'_> {
         let (stack, frame, function) = (&self.stack, &self.frame, &self.function);
         Shared {
