@@ -15,6 +15,12 @@ impl Scene {
         if self.unit() == Unit::Samples { self.status.frequency } else { 0 }
     }
 
+    /// Returns the weight of a second in which all CPUs were busy; `None` if the weights do not tell that, or the number of CPUs is not known.
+    pub(super) fn all_busy(&self) -> Option<u64> {
+        let all = u64::from(self.ticks()) * self.status.cpus as u64;
+        (all > 0).then_some(all)
+    }
+
     /// Formats a weight of the tree: `5.41 s` of CPU time, or in its unit.
     pub(in crate::ui) fn amount(&self, weight: u64) -> String {
         self.counted(self.snapshot.amount_of(weight))
@@ -98,9 +104,9 @@ impl Scene {
 
     /// Returns the part of all CPUs that was in use in the time on screen, from 0 to 1. `None` if that is not known.
     pub(in crate::ui) fn share_of_machine(&self) -> Option<f64> {
-        let seconds = self.snapshot.seconds.filter(|seconds| *seconds > 0.0 && self.ticks() > 0 && !self.compare.on)?;
-        let all = if self.target().cpu.is_some() { 1 } else { self.status.cpus };
-        let most = seconds * f64::from(self.ticks()) * all as f64;
+        let seconds = self.snapshot.seconds.filter(|seconds| *seconds > 0.0 && !self.compare.on)?;
+        let all = self.all_busy()?;
+        let most = seconds * if self.target().cpu.is_some() { f64::from(self.ticks()) } else { all as f64 };
         Some((self.snapshot.amount() as f64 / most.max(1.0)).clamp(0.0, 1.0))
     }
 
@@ -109,9 +115,11 @@ impl Scene {
         Some(format!("{} CPUs", self.cpus_of(weight)?))
     }
 
-    /// Formats the CPUs that a weight kept busy, and the number of CPUs: `1.62 of 2 CPUs`.
+    /// Formats the CPUs that a weight kept busy, and the number of CPUs, if it is known: `1.62 of 2 CPUs`.
     pub(in crate::ui) fn use_of_all(&self, weight: u64) -> Option<String> {
-        let all = if self.target().cpu.is_some() { 1 } else { self.status.cpus };
-        Some(format!("{} of {}", self.cpus_of(weight)?, text::cpus(all)))
+        match if self.target().cpu.is_some() { 1 } else { self.status.cpus } {
+            0 => self.use_of(weight),
+            all => Some(format!("{} of {}", self.cpus_of(weight)?, text::cpus(all))),
+        }
     }
 }

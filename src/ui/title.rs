@@ -16,7 +16,7 @@ pub struct Sampled<'a> {
     pub host: &'a str,
     /// Samples a second and CPU; 0 if that is not known.
     pub frequency: u32,
-    /// Number of sampled CPUs.
+    /// Number of sampled CPUs; 0 if that is not known.
     pub cpus: usize,
     /// Length of the sampling, if it is known better than from the samples that are shown.
     pub seconds: Option<f64>,
@@ -30,8 +30,12 @@ pub fn picture_facts(snapshot: &Snapshot, sampled: Option<Sampled<'_>>) -> Vec<S
     let seconds = sampled.and_then(|sampled| sampled.seconds).or(snapshot.seconds).or(seconds);
     facts.extend(seconds.filter(|seconds| *seconds >= 0.05).map(|seconds| format!("{seconds:.1} s")));
     if let Some(Sampled { host, frequency, cpus, .. }) = sampled {
-        facts.extend((frequency > 0).then(|| format!("{frequency} Hz on {cpus} CPUs")));
-        facts.push(host.to_owned());
+        facts.extend(match (frequency, cpus) {
+            (0, _) => None,
+            (_, 0) => Some(format!("{frequency} Hz")),
+            _ => Some(format!("{frequency} Hz on {}", text::cpus(cpus))),
+        });
+        facts.extend((!host.is_empty()).then(|| host.to_owned()));
     }
     let totals = &snapshot.totals;
     if totals.user > 0 {

@@ -331,10 +331,7 @@ impl Strip {
         columns.drain(..excess);
         let first_second = timeline.first_second - phase as u64 + (excess * seconds_a_column) as u64;
         let most = columns.iter().copied().max().unwrap_or(0);
-        let full = match app.scene.ticks() {
-            0 => most,
-            ticks => u64::from(ticks) * app.scene.status.cpus as u64 * seconds_a_column as u64,
-        };
+        let full = app.scene.all_busy().map_or(most, |all| all * seconds_a_column as u64);
         let selected = match app.scene.snapshot.request.query.range {
             TimeRange::All | TimeRange::Fading(..) => None,
             TimeRange::Last(span) => {

@@ -75,6 +75,20 @@ fn time_is_selected_on_its_map() {
 }
 
 #[test]
+fn cpus_of_a_number_that_is_not_known_are_not_shown() {
+    let mut bench = Bench::new();
+    (bench.app.scene.status.cpus, bench.app.scene.status.live) = (0, false);
+    for key in ["1", "2", "3", "4", "5"] {
+        bench.keys(key);
+        let screen = bench.screen(140, 24);
+        assert!(!screen.contains("of 0 CPU") && !screen.contains(" 0 CPUs"), "{screen}");
+    }
+    bench.keys("4");
+    assert!(bench.screen(140, 24).contains("█ most"), "{}", bench.screen(140, 24));
+    assert!(bench.app.scene.facts().contains(&"20 Hz".to_owned()), "{:?}", bench.app.scene.facts());
+}
+
+#[test]
 fn a_file_tells_no_time() {
     let mut bench = Bench::new();
     bench.become_a_file();

@@ -45,7 +45,7 @@ pub(super) fn draw(map: &TimeMap, scene: &Scene, area: Rect, buffer: &mut Buffer
 
 /// Draws the key of colours, from idle to all CPUs busy (for other weights, to the most). Draws nothing if it does not fit.
 fn draw_key(scene: &Scene, area: Rect, buffer: &mut Buffer) {
-    let most = if scene.ticks() == 0 { "most".to_owned() } else { text::cpus(scene.status.cpus) };
+    let most = scene.all_busy().map_or_else(|| "most".to_owned(), |_| text::cpus(scene.status.cpus));
     if usize::from(area.width) < 12 + text::width(&most) {
         return;
     }
@@ -88,10 +88,10 @@ fn draw_axis(scene: &Scene, heat: &HeatMap, grid: &Grid, buffer: &mut Buffer) {
     }
 }
 
-/// Returns the weight at which a row has the strongest colour: that of all CPUs busy, or, for events, the largest weight of a row.
+/// Returns the weight at which a row has the strongest colour: that of all CPUs busy, or, if that is not known, the largest weight of a row.
 fn full(scene: &Scene, heat: &HeatMap, grid: &Grid) -> f64 {
-    if scene.ticks() > 0 {
-        return f64::from(scene.ticks()) * PARTS as f64 * scene.status.cpus as f64 * grid.slots as f64 / SLOTS as f64;
+    if let Some(all) = scene.all_busy() {
+        return all as f64 * PARTS as f64 * grid.slots as f64 / SLOTS as f64;
     }
     let slots = heat.first_second * SLOTS as u64..(heat.first_second + heat.seconds.len() as u64) * SLOTS as u64;
     slots.step_by(grid.slots.max(1) as usize).map(|slot| weight_of(heat, slot, grid.slots)).max().unwrap_or(0) as f64
