@@ -168,6 +168,15 @@ fn profiles_of_firefox_have_threads_times_weights_and_kinds() {
 }
 
 #[test]
+fn an_interval_without_a_meaning_is_no_frequency() {
+    for (interval, frequency) in [("10", 100), ("0.02", 50_000), ("1e-9", 0), ("-1", 0), ("0", 0), ("1e300", 0)] {
+        let text = processed(55).replacen("\"interval\":10", &format!("\"interval\":{interval}"), 1);
+        let about = File::open(text.as_bytes()).opened.about.unwrap();
+        assert_eq!(about.frequency, frequency, "{interval}");
+    }
+}
+
+#[test]
 fn profiles_of_the_browser_itself_have_texts_as_frames() {
     let table = |columns: &str, rows: &str| {
         let schema: Vec<String> = columns.split(' ').enumerate().map(|(at, name)| format!("\"{name}\":{at}")).collect();

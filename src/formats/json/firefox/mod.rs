@@ -67,8 +67,8 @@ impl Meta {
         let about = stacks.about.get_or_insert_default();
         let began = self.start_time.filter(|began| (1.0..1e14).contains(began)).map(|began| (began * 1e6) as i64);
         (about.utc, about.wall) = (began, began);
-        let hertz = self.interval.filter(|interval| *interval > 0.0).map(|interval| 1e3 / interval);
-        about.frequency = hertz.map_or(0, |hertz| hertz.round() as u32);
+        let hertz = self.interval.map(|interval| (1e3 / interval).round()).filter(|hertz| (1.0..=1e6).contains(hertz));
+        about.frequency = hertz.map_or(0, |hertz| hertz as u32);
     }
 }
 
