@@ -6,6 +6,9 @@ use super::FormatError;
 use super::about::About;
 use crate::profile::{EventSource, Frame, FrameId, LabelId, Names, Object, ObjectKind, Processes, Profile, Timestamp};
 
+/// Most frames of a stack that a file may bring. The deepest stack that flametop takes has about 7,000.
+pub(super) const DEEPEST: usize = 16_384;
+
 /// The tables that a reader fills.
 pub struct Destination<'a> {
     /// The names.

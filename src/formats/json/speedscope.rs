@@ -11,7 +11,9 @@ use crate::formats::options::SaveOptions;
 use crate::formats::{FormatError, Part};
 use crate::profile::{CallTree, FrameId, FrameKind, LabelId, NodeId, Unit};
 
-use super::stacks::{DEEPEST, Place, Stacks};
+use crate::formats::reading::DEEPEST;
+
+use super::stacks::{Place, Stacks};
 
 #[derive(Deserialize)]
 pub(super) struct Document {

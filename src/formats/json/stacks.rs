@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::formats::FormatError;
 use crate::formats::about::About;
-use crate::formats::reading::{Destination, Opened, frame_at};
+use crate::formats::reading::{DEEPEST, Destination, Opened, frame_at};
 use crate::profile::{
     EventSource, EventStatus, FrameId, FrameKind, Sample, StackId, Tgid, Thread, ThreadIndex, Tid, Timestamp, Unit, sanitize,
 };
@@ -23,9 +23,6 @@ pub(super) struct Stacks<'a, 'b> {
     /// Facts about the run, if the file has them.
     pub(super) about: Option<Box<About>>,
 }
-
-/// Most frames of a stack.
-pub(super) const DEEPEST: usize = 16_384;
 
 /// Where a function is, and which line of it runs. Lines count from 1.
 #[derive(Clone, Copy, Default)]
@@ -81,6 +78,36 @@ impl<'a, 'b> Stacks<'a, 'b> {
     /// Returns the stack of a frame and its caller's stack.
     pub(super) fn child(&mut self, caller: StackId, frame: FrameId) -> StackId {
         self.into.profile.stacks.child(caller, frame)
+    }
+
+    /// Returns the stacks of the rows of a table. A row is a frame, and the row of its caller's stack if it has one, which comes before it.
+    pub(super) fn table(
+        &mut self,
+        rows: impl Iterator<Item = Result<(FrameId, Option<usize>), FormatError>>,
+    ) -> Result<Vec<StackId>, FormatError> {
+        // Each stack and its depth.
+        let mut known: Vec<(StackId, usize)> = Vec::new();
+        let mut cut = 0u64;
+        for (number, row) in rows.enumerate() {
+            let (frame, caller) = row?;
+            let (caller, depth) = match caller {
+                None => (StackId::default(), 0),
+                Some(caller) => *known.get(caller).ok_or_else(|| FormatError::Json {
+                    what: format!("the caller of the stack {number} does not come before it"),
+                })?,
+            };
+            known.push(match depth < DEEPEST {
+                true => (self.child(caller, frame), depth + 1),
+                false => {
+                    cut += 1;
+                    (caller, depth)
+                }
+            });
+        }
+        if cut > 0 {
+            self.remarks.push(format!("{cut} stacks are cut after {DEEPEST} frames"));
+        }
+        Ok(known.into_iter().map(|(stack, _)| stack).collect())
     }
 
     /// Adds a sample with a weight in this unit. Samples of one unit are a source of this name.

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
+use crate::formats::reading::DEEPEST;
 use crate::profile::{FrameKind, StackId, Unit};
 
 use super::stacks::{Place, Stacks};
@@ -123,8 +124,6 @@ struct Chunk {
     samples: Vec<u64>,
 }
 
-/// Most levels of a tree of calls.
-const DEEPEST: usize = 16_384;
 const TIME: (Unit, &str) = (Unit::Nanoseconds, "time");
 const HITS: (Unit, &str) = (Unit::Samples, "samples");
 

@@ -7,7 +7,7 @@ use crate::formats::FormatError;
 use crate::formats::about::About;
 use crate::formats::known::Known;
 use crate::formats::lines::Lines;
-use crate::formats::reading::{Destination, Opened};
+use crate::formats::reading::{DEEPEST, Destination, Opened};
 use crate::profile::{
     Cpu, EventSource, EventStatus, FrameId, FrameKind, LabelId, Names, Sample, Tgid, Thread, Tid, Timestamp, Unit, sanitize,
 };
@@ -16,9 +16,6 @@ use super::line::{Event, Frame};
 
 /// Most kinds of events in a file.
 const MOST_KINDS: usize = 60;
-/// Most lines of a stack.
-const DEEPEST: usize = 16_384;
-
 /// Reads the text into the tables. Each kind of event becomes a source; the first one is shown first.
 pub(in crate::formats) fn open(input: &mut dyn BufRead, into: &mut Destination<'_>) -> Result<Opened, FormatError> {
     let mut lines = Lines::new(input)?;

@@ -7,14 +7,11 @@ use rustc_hash::FxHashMap;
 use crate::formats::FormatError;
 use crate::formats::packed::HEAD;
 use crate::formats::protobuf::{Fields, Value};
-use crate::formats::reading::{Destination, Opened, frame_at};
+use crate::formats::reading::{DEEPEST, Destination, Opened, frame_at};
 use crate::profile::{EventSource, EventStatus, FrameId, FrameKind, Sample, Thread, ThreadIndex, Unit};
 
 /// Most kinds of values in a file.
 const MOST_TYPES: usize = 60;
-/// Most frames of a stack.
-const DEEPEST: usize = 16_384;
-
 /// Fields of `Profile`.
 const SAMPLE_TYPE: u64 = 1;
 const SAMPLE: u64 = 2;

@@ -10,15 +10,12 @@ use super::columns::{Table, Values};
 use super::kinds::{frame_kind, object_kind, unit};
 use crate::formats::FormatError;
 use crate::formats::about::{About, Problem};
-use crate::formats::reading::{Destination, Opened};
+use crate::formats::reading::{DEEPEST, Destination, Opened};
 use crate::profile::{
     BuildId, Capabilities, CgroupId, Clock, Cpu, EventSource, EventStatus, FileNamespace, FileOffset, Frame, FrameId,
     KernelAddress, LabelId, Losses, Object, ObjectId, Process, ProcessAddress, Sample, StackId, Tgid, Thread, ThreadIndex, Tid,
     Timestamp, UserEnd, UserId, sanitize,
 };
-
-/// Deepest stack. The deepest one that flametop takes has about 7,000 frames.
-const DEEPEST: u16 = 16_384;
 
 /// Rows that may be there without a byte: values of 0 are not stored.
 const BARE_ROWS: usize = 64;
@@ -257,7 +254,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         for _ in 0..rows {
             let frame = *self.rows.frames.get(frames.small::<usize>()?)?;
             chain.clear();
-            for _ in 0..counts.next()?.min(u64::from(DEEPEST)) {
+            for _ in 0..counts.next()?.min(DEEPEST as u64) {
                 chain.push(self.rows.label(labels.next()?)?);
             }
             self.into.names.name_frame(frame, &chain);
@@ -286,7 +283,7 @@ impl<'a, 'b> Reader<'a, 'b> {
             let parent = self.rows.nodes.len().checked_sub(parents.small::<usize>()?)?;
             let (stack, depth) = *self.rows.nodes.get(parent)?;
             let frame = *self.rows.frames.get(frames.small::<usize>()?)?;
-            let depth = Some(depth + 1).filter(|depth| *depth <= DEEPEST)?;
+            let depth = Some(depth + 1).filter(|depth| usize::from(*depth) <= DEEPEST)?;
             self.rows.nodes.push((self.into.profile.stacks.child(stack, frame), depth));
         }
         Some(())

@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use crate::formats::FormatError;
 use crate::profile::{FrameId, FrameKind, StackId, Unit};
 
-use super::super::stacks::{DEEPEST, Place, Stacks};
+use super::super::stacks::{Place, Stacks};
 use super::{Meta, Number, nanoseconds, nonsense};
 
 #[derive(Deserialize)]
@@ -96,23 +96,11 @@ impl Thread {
         });
         let frames: Vec<FrameId> = frames.collect::<Result<_, FormatError>>()?;
         let (prefix, frame) = (self.stack_table.column("prefix"), self.stack_table.column("frame"));
-        // Each stack and its depth.
-        let mut known: Vec<(StackId, usize)> = Vec::with_capacity(self.stack_table.data.len());
-        for (row, cells) in self.stack_table.data.iter().enumerate() {
+        stacks.table(self.stack_table.data.iter().enumerate().map(|(row, cells)| {
             let frame = frame(cells).and_then(|frame| frames.get(frame as usize));
             let frame = frame.ok_or_else(|| nonsense(format!("the stack {row} has a frame that is not there")))?;
-            let (caller, depth) = match prefix(cells) {
-                None => (StackId::default(), 0),
-                Some(caller) => *known
-                    .get(caller as usize)
-                    .ok_or_else(|| nonsense(format!("the caller of the stack {row} does not come before it")))?,
-            };
-            known.push(match depth < DEEPEST {
-                true => (stacks.child(caller, *frame), depth + 1),
-                false => (caller, depth),
-            });
-        }
-        Ok(known.into_iter().map(|(stack, _)| stack).collect())
+            Ok((*frame, prefix(cells).map(|caller| caller as usize)))
+        }))
     }
 }
 

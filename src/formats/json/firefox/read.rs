@@ -5,7 +5,7 @@ use serde::Deserialize;
 use crate::formats::FormatError;
 use crate::profile::{FrameId, FrameKind, StackId, Unit};
 
-use super::super::stacks::{DEEPEST, Place, Stacks};
+use super::super::stacks::{Place, Stacks};
 use super::{Meta, Number, nanoseconds, nonsense};
 
 #[derive(Deserialize)]
@@ -174,35 +174,15 @@ impl Tables {
         let frames = (0..self.frame_table.func.len()).map(|frame| self.frame(frame, names, sources, meta, stacks));
         let frames: Vec<FrameId> = frames.collect::<Result<_, _>>()?;
         let table = &self.stack_table;
-        // Each stack and its depth.
-        let mut known: Vec<(StackId, usize)> = Vec::with_capacity(table.frame.len());
-        let mut cut = 0u64;
-        for (row, frame) in table.frame.iter().enumerate() {
+        stacks.table(table.frame.iter().enumerate().map(|(row, frame)| {
             let caller = match table.prefix_offset.get(row) {
                 Some(0) => None,
-                Some(offset) => Some(row.checked_sub(*offset as usize)),
-                None => at(&table.prefix, row).map(|caller| Some(caller as usize)),
+                Some(offset) => Some(row.wrapping_sub(*offset as usize)),
+                None => at(&table.prefix, row).map(|caller| caller as usize),
             };
-            let frame =
-                frames.get(*frame as usize).ok_or_else(|| nonsense(format!("the stack {row} has a frame that is not there")))?;
-            let (caller, depth) = match caller {
-                None => (StackId::default(), 0),
-                Some(caller) => *caller
-                    .and_then(|caller| known.get(caller))
-                    .ok_or_else(|| nonsense(format!("the caller of the stack {row} does not come before it")))?,
-            };
-            known.push(match depth < DEEPEST {
-                true => (stacks.child(caller, *frame), depth + 1),
-                false => {
-                    cut += 1;
-                    (caller, depth)
-                }
-            });
-        }
-        if cut > 0 {
-            stacks.remarks.push(format!("{cut} stacks are cut after {DEEPEST} frames"));
-        }
-        Ok(known.into_iter().map(|(stack, _)| stack).collect())
+            let frame = frames.get(*frame as usize);
+            Ok((*frame.ok_or_else(|| nonsense(format!("the stack {row} has a frame that is not there")))?, caller))
+        }))
     }
 
     fn frame(
