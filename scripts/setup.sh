@@ -96,6 +96,7 @@ package() {
     dnf:go) echo golang-bin ;;
     *:go) echo go ;;
     apt:xz) echo xz-utils ;;
+    apt:perf) echo linux-perf ;;
     apt:qemu-system-aarch64) echo qemu-system-arm ;;
     apt:qemu-system-x86_64) echo qemu-system-x86 ;;
     *:llvm-symbolizer | *:lli) echo llvm ;;
@@ -175,7 +176,7 @@ clang)
     ;;
 *) fail "usage: scripts/setup.sh build|check|test|test-all|test-vm|clang" ;;
 esac
-case $1 in test*) WANTED="$WANTED chromium node python3 debuginfod debuginfod-find" ;; esac
+case $1 in test*) WANTED="$WANTED chromium node python3 perf debuginfod debuginfod-find" ;; esac
 [ "$1" != test-all ] || WANTED="$WANTED gdb"
 # Apt fetches kernels and the toolchain for arm64 from the mirror that the machine's own apt uses.
 if [ "$1" = test-vm ]; then

@@ -61,7 +61,7 @@ pub enum Command {
     /// Sample without a screen, and write a flame graph, a recording or folded stacks
     #[cfg(feature = "live")]
     Record(Record),
-    /// Open a recording, a pprof profile, the text of `perf script` or folded stacks in the same views
+    /// Open a recording, a pprof profile, perf.data, the text of `perf script` or folded stacks in the same views
     View(View),
     /// Write a file of one format in another one
     Convert(Convert),
@@ -333,7 +333,7 @@ pub struct Record {
 /// Options of `convert`.
 #[derive(Args, Debug, Clone)]
 pub struct Convert {
-    /// Read this recording, pprof profile, text of perf script, or file of folded stacks; - is standard input
+    /// Read this recording, pprof profile, perf.data, text of perf script, or file of folded stacks; - is standard input
     #[arg(value_name = "IN")]
     pub file: PathBuf,
     /// Write to this file
@@ -368,7 +368,7 @@ pub struct Convert {
 /// Options of `view`.
 #[derive(Args, Debug, Clone)]
 pub struct View {
-    /// Open this recording, pprof profile, text of `perf script` or file of folded stacks; - is standard input
+    /// Open this recording, pprof profile, perf.data, text of `perf script` or file of folded stacks; - is standard input
     ///
     /// The content decides, not the name. It may be compressed by gzip, zstd or xz.
     pub file: PathBuf,

@@ -52,7 +52,7 @@ const NEWEST: u32 = 40;
 pub enum Duties {
     /// Reads files that the user names.
     Reads,
-    /// Reads files that the user names, and saves.
+    /// Reads files that the user names, some with addresses of the kernel, and saves.
     Views,
     /// Samples.
     Samples {
@@ -70,7 +70,7 @@ impl Duties {
         let when = |condition: bool, set: CapabilitySet| if condition { set } else { CapabilitySet::empty() };
         match self {
             Duties::Reads => READ,
-            Duties::Views => FILES,
+            Duties::Views => FILES.union(CapabilitySet::SYSLOG),
             Duties::Samples { command, fetches, .. } => {
                 SAMPLING
                     | when(command || fetches, CapabilitySet::KILL)

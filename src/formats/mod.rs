@@ -7,6 +7,7 @@
 //! - [`recording`]: all samples, with their times and threads.
 //! - `pprof`: the format of Go's and of many other profilers.
 //! - `perf_script`: the text that `perf script` prints.
+//! - `perf_data`: the file that `perf record` writes.
 //! - `json`: profiles of speedscope, of Firefox and of V8.
 //! - [`open()`]: reads any of these formats that can be read, plain or compressed.
 //!
@@ -25,6 +26,7 @@ mod open;
 mod options;
 mod packed;
 mod paths;
+mod perf_data;
 mod perf_script;
 mod pprof;
 mod protobuf;
@@ -43,7 +45,7 @@ use crate::profile::{CallTree, Difference, LabelTable, NodeId};
 pub use about::{About, Problem};
 pub use open::open;
 pub use options::SaveOptions;
-pub use reading::{Destination, Opened};
+pub use reading::{Destination, Kernel, Opened, ThisMachine};
 pub use sink::Sink;
 pub use table::Format;
 
@@ -120,6 +122,12 @@ pub enum FormatError {
     /// A pprof profile that contradicts itself.
     #[error("this pprof profile makes no sense: {what}")]
     Pprof {
+        /// The contradiction.
+        what: String,
+    },
+    /// A file of `perf record` that contradicts itself.
+    #[error("this perf.data makes no sense: {what}")]
+    PerfData {
         /// The contradiction.
         what: String,
     },

@@ -32,11 +32,21 @@ pub fn open(input: impl Read, into: &mut Destination<'_>) -> Result<Opened, Form
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::formats::reading::ThisMachine;
     use crate::profile::{Capabilities, Names, Processes, Profile};
 
     fn opened(bytes: &[u8]) -> Result<Opened, FormatError> {
         let (names, mut profile) = (Names::default(), Profile::fixed(Capabilities::STACKS));
-        open(bytes, &mut Destination { names: &names, processes: &Processes::default(), profile: &mut profile, before: None })
+        open(
+            bytes,
+            &mut Destination {
+                names: &names,
+                processes: &Processes::default(),
+                profile: &mut profile,
+                before: None,
+                machine: ThisMachine::default(),
+            },
+        )
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::io::BufRead;
 
 use super::FormatError;
 use super::about::About;
-use crate::profile::{EventSource, Frame, FrameId, LabelId, Names, Object, ObjectKind, Processes, Profile, Timestamp};
+use crate::profile::{
+    BuildId, EventSource, FileNamespace, Frame, FrameId, LabelId, Names, Object, ObjectKind, Processes, Profile, Timestamp,
+};
 
 /// Most frames of a stack that a file may bring. The deepest stack that flametop takes has about 7,000.
 pub(super) const DEEPEST: usize = 16_384;
@@ -19,6 +21,35 @@ pub struct Destination<'a> {
     pub profile: &'a mut Profile,
     /// The baseline's samples, if the file is a difference. `None` if they are not wanted.
     pub before: Option<&'a mut Profile>,
+    /// The machine that can name addresses.
+    pub machine: ThisMachine,
+}
+
+/// This machine, as far as readers must know it to make frames that can be named on it.
+#[derive(Clone, Copy, Debug)]
+pub struct ThisMachine {
+    /// The files that paths lead to.
+    pub files: FileNamespace,
+    /// Whether this kernel runs here.
+    pub runs_here: fn(&Kernel<'_>) -> bool,
+}
+
+impl Default for ThisMachine {
+    /// A machine that knows no kernel.
+    fn default() -> ThisMachine {
+        ThisMachine { files: FileNamespace::default(), runs_here: |_| false }
+    }
+}
+
+/// A kernel of one boot.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel<'a> {
+    /// The name of one of its symbols.
+    pub symbol: &'a str,
+    /// That symbol's address: a kernel lies elsewhere after each start.
+    pub address: u64,
+    /// Its build id, if that is known.
+    pub build_id: Option<BuildId>,
 }
 
 /// Facts from a file besides its samples.
@@ -34,6 +65,8 @@ pub struct Opened {
     pub about: Option<Box<About>>,
     /// When the last sample was taken or sampling ended. `None` if samples have no times.
     pub until: Option<Timestamp>,
+    /// Frames that have addresses and no names.
+    pub wanted: Vec<FrameId>,
 }
 
 /// Reads a file's content into the tables.

@@ -6,7 +6,7 @@ use std::io::Write;
 use super::options::{SaveOptions, Writer};
 use super::reading::ReadFn;
 use super::sink::Sink;
-use super::{FormatError, Part, folded, html, json, perf_script, pprof, recording, svg};
+use super::{FormatError, Part, folded, html, json, perf_data, perf_script, pprof, recording, svg};
 
 /// A kind of file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +23,8 @@ pub enum Format {
     Pprof,
     /// The text of `perf script`.
     PerfScript,
+    /// The file of `perf record`.
+    PerfData,
     /// speedscope's JSON. Its row reads the profiles of V8 and of Firefox as well.
     Speedscope,
     /// The JSON of Firefox's profiler, compressed by gzip.
@@ -96,6 +98,15 @@ pub const FORMATS: &[Entry] = &[
         write: None,
     },
     Entry {
+        format: Format::PerfData,
+        endings: &["data"],
+        what: "the file of perf record",
+        shows_lines: false,
+        recognizes: perf_data::recognizes,
+        read: Some(perf_data::open),
+        write: None,
+    },
+    Entry {
         format: Format::Speedscope,
         endings: &["speedscope.json", "speedscope", "json"],
         what: "a profile for speedscope",
@@ -143,7 +154,8 @@ const fn foreign(magic: &'static [u8], what: &'static str, advice: &'static str)
 /// Formats that people mistake for folded stacks.
 const FOREIGN: &[Foreign] = &[
     foreign(b"BZh", "bzip2-compressed data", "unpack it with `bzip2 -dc` first"),
-    foreign(b"PERFILE2", "a perf recording", "print it with `perf script -F +pid | flametop view -`"),
+    foreign(b"2ELIFREP", "a perf recording of a big-endian machine", "print it with `perf script -F +pid | flametop view -`"),
+    foreign(b"PERFFILE", "a perf recording of before 2012", "print it with `perf script -F +pid | flametop view -`"),
     foreign(b"PK\x03\x04", "a zip archive", "unpack it with `unzip` first"),
     foreign(b"FLR\0", "a recording of Java's Flight Recorder", "convert it with async-profiler's `jfrconv --collapsed`"),
     foreign(b"Nettrace", "a trace of .NET", "convert it with `dotnet-trace convert --format speedscope`"),

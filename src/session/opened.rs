@@ -1,18 +1,26 @@
 //! A file that was opened, to be shown or converted.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::runtime::Handle;
 
-use crate::formats::{Destination, Opened, open};
+use crate::formats::{Destination, Kernel, Opened, Problem, ThisMachine, open};
 use crate::locks;
 use crate::profile::{Capabilities, Engine, Grouping, Profile, Query, Timestamp};
 use crate::session::clock::now;
 use crate::session::shared::Shared;
+use crate::symbolize;
+use crate::ui::format_grouped;
+
+/// How long names are awaited before a line says so.
+const SOON: Duration = Duration::from_millis(500);
+/// How long they are awaited after that. A later name appears when the view changes.
+const NAMES_WITHIN: Duration = Duration::from_secs(20);
 
 /// An opened file, alone or beside a baseline.
 pub(super) struct OpenedFile {
@@ -34,10 +42,11 @@ impl OpenedFile {
     pub(super) fn open(file: &Path, baseline: Option<&Path>, runtime: &Handle) -> Result<OpenedFile> {
         let shared = Shared::of_file(runtime);
         let before = Arc::new(RwLock::new(Profile::fixed(Capabilities::STACKS)));
-        let opened = read(file, &shared, &shared.profile, baseline.is_none().then_some(&*before))?;
+        let mut opened = read(file, &shared, &shared.profile, baseline.is_none().then_some(&*before))?;
         if let Some(file) = baseline {
-            read(file, &shared, &before, None)?;
+            opened.wanted.extend(read(file, &shared, &before, None)?.wanted);
         }
+        find_names(&mut opened, &shared, runtime);
         let is_compared = baseline.is_some() || opened.is_difference;
         let engine = if is_compared { shared.engine().with_baseline(before) } else { shared.engine() };
         let name = match file == Path::new("-") {
@@ -81,5 +90,30 @@ fn read(file: &Path, shared: &Shared, profile: &RwLock<Profile>, before: Option<
     let mut profile = locks::write(profile);
     let mut before = before.map(locks::write);
     let (names, processes) = (&*shared.names(), &*shared.processes);
-    open(input, &mut Destination { names, processes, profile: &mut profile, before: before.as_deref_mut() }).with_context(what)
+    let runs_here = |kernel: &Kernel<'_>| symbolize::runs_here(kernel.build_id, kernel.symbol, kernel.address);
+    let machine = ThisMachine { files: symbolize::own_files(), runs_here };
+    open(input, &mut Destination { names, processes, profile: &mut profile, before: before.as_deref_mut(), machine })
+        .with_context(what)
+}
+
+/// Names the frames that have only addresses. Tells what has no names, and why.
+fn find_names(opened: &mut Opened, shared: &Shared, runtime: &Handle) {
+    if opened.wanted.is_empty() {
+        return;
+    }
+    let count = opened.wanted.len();
+    shared.symbolizer.request_here(std::mem::take(&mut opened.wanted));
+    runtime.block_on(async {
+        if !shared.symbolizer.settled(SOON).await {
+            drop(writeln!(io::stderr(), "flametop: finding the names of {} addresses …", format_grouped(count as u64)));
+            shared.symbolizer.settled(NAMES_WITHIN).await;
+        }
+    });
+    let told = |problem: symbolize::Problem| Problem {
+        path: problem.path.to_string(),
+        reason: problem.reason.to_string(),
+        unnamed: problem.unnamed,
+        remedy: problem.reason.remedy().to_owned(),
+    };
+    opened.about.get_or_insert_default().problems = shared.symbolizer.problems().into_iter().take(100).map(told).collect();
 }

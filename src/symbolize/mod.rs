@@ -55,8 +55,9 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
+pub use crate::object::open::own_files;
 pub use crate::object::reason::{Counts, Problem, Reason};
-pub use crate::symbolize::kernel::vmlinux::kernel_debug_information;
+pub use crate::symbolize::kernel::vmlinux::{kernel_debug_information, runs_here};
 #[doc(hidden)]
 pub use crate::symbolize::service::debuginfod::path_in_answer;
 pub use crate::symbolize::service::debuginfod::{DEBUGINFOD_FIND, program_called};
@@ -68,7 +69,10 @@ pub use resolver::{Function, Resolver, code_names};
 
 use crate::locks;
 use crate::object::crew;
-use crate::profile::{AskKernel, FrameId, FrameWeight, LabelId, Listing, NameRequest, Names, Renewed, SourceLocation, UserId};
+use crate::object::mapped_file::US;
+use crate::profile::{
+    AskKernel, FrameId, FrameWeight, LabelId, Listing, NameRequest, Names, ProcessAddress, Renewed, SourceLocation, Tgid, UserId,
+};
 use crate::symbolize::service::locate::Locator;
 use listing::{Lister, Question};
 use service::Service;
@@ -153,6 +157,13 @@ impl Symbolizer {
         let work = self.work();
         work.lister.remember(&work.service, &requests);
         work.service.request(requests);
+    }
+
+    /// Requests the names of frames that no process has: their files are those that paths lead to here.
+    pub fn request_here(&self, frames: impl IntoIterator<Item = FrameId>) {
+        let (tgid, files, nowhere) = (Tgid(std::process::id()), own_files(), ProcessAddress(0)..ProcessAddress(0));
+        let request = |frame| NameRequest { frame, tgid, user: US, files, mapping: nowhere.clone() };
+        self.request(frames.into_iter().map(request));
     }
 
     /// Records that a module or BPF program was loaded or unloaded. Addresses outside of the core kernel are then named from symbols that

@@ -6,13 +6,14 @@
 
 mod convert;
 mod json;
+mod perf_data;
 mod perf_script;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flametop::formats::folded::{FoldedOptions, write};
-use flametop::formats::{Destination, FormatError, Opened};
+use flametop::formats::{Destination, FormatError, Opened, ThisMachine};
 use flametop::profile::{
     CallTree, Capabilities, EventSource, Grouping, Names, Processes, Profile, Progress, Query, Timestamp, Unit, ViewBuilder,
 };
@@ -42,7 +43,13 @@ impl File {
     fn try_open(bytes: &[u8]) -> Result<File, FormatError> {
         let names = Arc::new(Names::default());
         let mut profile = Profile::fixed(Capabilities::STACKS);
-        let into = &mut Destination { names: &names, processes: &Processes::default(), profile: &mut profile, before: None };
+        let into = &mut Destination {
+            names: &names,
+            processes: &Processes::default(),
+            profile: &mut profile,
+            before: None,
+            machine: ThisMachine::default(),
+        };
         let opened = flametop::formats::open(bytes, into)?;
         Ok(File { names, profile, opened })
     }

@@ -1,6 +1,6 @@
 //! Recordings: what is in them, and what is left of them after an accident.
 
-use flametop::formats::{Destination, Opened};
+use flametop::formats::{Destination, Opened, ThisMachine};
 use flametop::profile::{Capabilities, Names, Processes, Profile, Tgid, UserEnd};
 
 use super::common::TinyDisk;
@@ -23,7 +23,13 @@ impl Recorded {
     fn try_open(bytes: &[u8]) -> Result<Recorded, flametop::formats::FormatError> {
         let (names, processes) = (Names::default(), Processes::default());
         let mut profile = Profile::fixed(Capabilities::STACKS);
-        let mut into = Destination { names: &names, processes: &processes, profile: &mut profile, before: None };
+        let mut into = Destination {
+            names: &names,
+            processes: &processes,
+            profile: &mut profile,
+            before: None,
+            machine: ThisMachine::default(),
+        };
         let opened = flametop::formats::open(bytes, &mut into)?;
         Ok(Recorded { names, processes, profile, opened })
     }

@@ -26,6 +26,16 @@ pub(super) use read::open;
 
 use line::Event;
 
+use crate::profile::Unit;
+
+/// Returns the unit of an event's periods. perf writes modifiers behind its name: `cpu-clock:u`.
+pub(super) fn unit_of(event: &str) -> Unit {
+    match event.split(':').next() {
+        Some("cpu-clock" | "task-clock") => Unit::Nanoseconds,
+        _ => Unit::Events,
+    }
+}
+
 /// Whether a file that begins with these bytes is such a text: its first line that is no comment is an event.
 pub(super) fn recognizes(head: &[u8]) -> bool {
     if head.starts_with(b"# ========\n") {

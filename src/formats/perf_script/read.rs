@@ -13,6 +13,7 @@ use crate::profile::{
 };
 
 use super::line::{Event, Frame};
+use super::unit_of;
 
 /// Most kinds of events in a file.
 const MOST_KINDS: usize = 60;
@@ -191,12 +192,7 @@ impl Reader<'_, '_> {
         }
         profile.samples.sort();
         for Source { status, has_periods } in &sources {
-            let unit = match (&*status.name, has_periods) {
-                (_, false) => Unit::Samples,
-                ("cpu-clock" | "task-clock", true) => Unit::Nanoseconds,
-                (_, true) => Unit::Events,
-            };
-            profile.set_unit(status.source, unit);
+            profile.set_unit(status.source, if *has_periods { unit_of(&status.name) } else { Unit::Samples });
         }
         let mut capabilities = profile.capabilities();
         capabilities.threads = true;

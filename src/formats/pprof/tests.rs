@@ -6,7 +6,7 @@ use std::sync::{Arc, RwLock};
 use crate::formats::folded::FoldedOptions;
 use crate::formats::protobuf::Message;
 use crate::formats::svg::SvgOptions;
-use crate::formats::{Destination, FormatError, Opened, Part, SaveOptions, open};
+use crate::formats::{Destination, FormatError, Opened, Part, SaveOptions, ThisMachine, open};
 use crate::profile::{
     CallTree, Capabilities, Direction, Engine, EventSource, FrameKind, Grouping, LabelTable, Names, Processes, Profile, Query,
     Request, Timestamp, TreeBuilder, Unit,
@@ -37,7 +37,16 @@ fn paths(tree: &CallTree, labels: &LabelTable) -> BTreeMap<String, u64> {
 fn read(bytes: &[u8]) -> Result<(Arc<Names>, Profile, Opened), FormatError> {
     let (names, processes) = (Arc::new(Names::default()), Processes::default());
     let mut profile = Profile::fixed(Capabilities::STACKS);
-    let opened = open(bytes, &mut Destination { names: &names, processes: &processes, profile: &mut profile, before: None })?;
+    let opened = open(
+        bytes,
+        &mut Destination {
+            names: &names,
+            processes: &processes,
+            profile: &mut profile,
+            before: None,
+            machine: ThisMachine::default(),
+        },
+    )?;
     Ok((names, profile, opened))
 }
 

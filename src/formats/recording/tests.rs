@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::formats::about::{About, Problem};
 use crate::formats::sink::Sink;
-use crate::formats::{Destination, FormatError, Opened, open};
+use crate::formats::{Destination, FormatError, Opened, ThisMachine, open};
 use crate::profile::{
     Capabilities, CgroupId, Clock, Cpu, EventSource, EventStatus, FileOffset, Folding, Frame, FrameId, FrameKind, KernelAddress,
     Limits, Names, Object, ObjectKind, Process, ProcessAddress, Processes, Profile, Renewals, Sample, Tgid, Thread, Tid,
@@ -52,7 +52,7 @@ struct Read {
 fn read(bytes: &[u8]) -> Result<(Read, Opened), FormatError> {
     let mut read = Read { profile: Profile::fixed(Capabilities::STACKS), ..Read::default() };
     let Read { names, processes, profile } = &mut read;
-    let opened = open(bytes, &mut Destination { names, processes, profile, before: None })?;
+    let opened = open(bytes, &mut Destination { names, processes, profile, before: None, machine: ThisMachine::default() })?;
     Ok((read, opened))
 }
 

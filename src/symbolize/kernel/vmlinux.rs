@@ -54,7 +54,7 @@ pub(crate) fn open(root: &Root) -> Result<Images, Reason> {
     let places = Places::under(root.0.clone());
     let image = candidates(id, &release).iter().find_map(|path| places.images(path).find(|image| is_wanted(image, id)));
     let image = image.ok_or(Reason::NotFound)?;
-    let runs_at = running_stext(&root.0)?;
+    let runs_at = running_symbol(&root.0, "_stext")?;
     let [start, end] = symbols_called(&image, ["_stext", "_etext"])?;
     let text = start.ok_or(Reason::NoSymbols)?..end.ok_or(Reason::NoSymbols)?;
     let slide = runs_at.wrapping_sub(text.start);
@@ -107,14 +107,21 @@ fn build_id(root: &Path) -> Option<BuildId> {
     BuildId::in_notes(&notes, 4)
 }
 
-/// Returns the address where the running kernel's code begins.
-fn running_stext(root: &Path) -> Result<u64, Reason> {
+/// Whether the kernel that runs here has this build id, if it is given, and this symbol at this address.
+pub fn runs_here(build_id_of: Option<BuildId>, symbol: &str, address: u64) -> bool {
+    let root = Path::new("/");
+    let is_same_build = build_id_of.is_none_or(|wanted| build_id(root) == Some(wanted));
+    is_same_build && running_symbol(root, symbol).is_ok_and(|runs_at| runs_at == address)
+}
+
+/// Returns the address of a function that begins the running kernel's code: `_text`, `_stext`.
+fn running_symbol(root: &Path, symbol: &str) -> Result<u64, Reason> {
     let file = File::open(root.join("proc/kallsyms")).map_err(|error| Reason::KernelSymbolsUnreadable(error.kind()))?;
     let mut lines = BufReader::with_capacity(64 << 10, file.take(MAX_KALLSYMS));
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line)? > 0 {
         let text = std::str::from_utf8(&line).unwrap_or_default().trim_end();
-        if let Some(address) = text.strip_suffix(" T _stext") {
+        if let Some(address) = text.strip_suffix(symbol).and_then(|rest| rest.strip_suffix(" T ")) {
             let address = u64::from_str_radix(address, 16).map_err(|_| Reason::Malformed)?;
             return if address == 0 { Err(Reason::KernelAddressesHidden) } else { Ok(address) };
         }
