@@ -23,6 +23,7 @@ mod doctor;
 mod event_commands;
 #[cfg(feature = "live")]
 pub(crate) mod event_targets;
+mod fetch;
 mod lines;
 #[cfg(feature = "live")]
 mod live;

@@ -13,6 +13,7 @@ use crate::formats::{Destination, Kernel, Opened, Problem, ThisMachine, open};
 use crate::locks;
 use crate::profile::{Capabilities, Engine, Grouping, Profile, Query, Timestamp};
 use crate::session::clock::now;
+use crate::session::fetch;
 use crate::session::shared::Shared;
 use crate::symbolize;
 use crate::ui::format_grouped;
@@ -38,7 +39,7 @@ pub(super) struct OpenedFile {
 }
 
 impl OpenedFile {
-    /// Opens a file. `-` is standard input. A saved difference contains its own baseline.
+    /// Opens a file. `-` is standard input; an address that begins with `http://` is requested. A saved difference contains its own baseline.
     pub(super) fn open(file: &Path, baseline: Option<&Path>, runtime: &Handle) -> Result<OpenedFile> {
         let shared = Shared::of_file(runtime);
         let before = Arc::new(RwLock::new(Profile::fixed(Capabilities::STACKS)));
@@ -49,9 +50,10 @@ impl OpenedFile {
         find_names(&mut opened, &shared, runtime);
         let is_compared = baseline.is_some() || opened.is_difference;
         let engine = if is_compared { shared.engine().with_baseline(before) } else { shared.engine() };
-        let name = match file == Path::new("-") {
-            true => "standard input".to_owned(),
-            false => file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+        let name = match fetch::address(file) {
+            Some(address) => fetch::server(address).to_owned(),
+            None if file == Path::new("-") => "standard input".to_owned(),
+            None => file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
         };
         let name = crate::profile::sanitize(&name).into_owned();
         let end = opened.until.unwrap_or_else(now);
@@ -78,12 +80,14 @@ fn begin(profile: &Profile, end: Timestamp) -> Timestamp {
 /// Reads a file. If `before` is given, the baseline of a difference goes into it.
 fn read(file: &Path, shared: &Shared, profile: &RwLock<Profile>, before: Option<&RwLock<Profile>>) -> Result<Opened> {
     let what = || if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() };
-    let input: Box<dyn Read> = if file == Path::new("-") {
+    let input: Box<dyn Read> = if let Some(address) = fetch::address(file) {
+        Box::new(fetch::get(address)?)
+    } else if file == Path::new("-") {
         Box::new(io::stdin().lock())
     } else {
         let opened = File::open(file).with_context(|| format!("failed to open {}", what()))?;
         if opened.metadata().is_ok_and(|about| about.is_dir()) {
-            anyhow::bail!("{} is a directory; give a file", what());
+            anyhow::bail!("{} is a directory; `flametop view` lists its files", what());
         }
         Box::new(opened)
     };

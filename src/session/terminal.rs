@@ -1,12 +1,12 @@
-//! Checks that there is a terminal to draw on.
+//! The terminal, before and after there is a screen.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 
 use anyhow::{Result, bail};
 
 /// Returns an error if standard output is no terminal.
 pub(super) fn need_a_terminal() -> Result<()> {
-    if !std::io::stdout().is_terminal() {
+    if !io::stdout().is_terminal() {
         bail!("standard output is not a terminal, so there is nowhere to draw; `flametop record -o FILE` writes to a file");
     }
     if std::env::var_os("TERM").is_some_and(|name| name == "dumb") {
@@ -16,4 +16,11 @@ pub(super) fn need_a_terminal() -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Replaces the last line on standard error, if that is a terminal.
+pub(super) fn tell(line: &str) {
+    if io::stderr().is_terminal() {
+        drop(io::stderr().write_all(format!("\r\x1b[K{line}").as_bytes()));
+    }
 }

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod convert;
+mod fetch;
 mod json;
 mod perf_data;
 mod perf_script;

@@ -1,6 +1,6 @@
 //! The end of a recording: signals, the command's end, the last names.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +14,7 @@ use crate::formats::save::{Pipe, SaveError, remove_unfinished};
 use crate::profile::UserId;
 use crate::session::sampling::{Sampling, TABLES_WITHIN};
 use crate::session::shared::Shared;
+use crate::session::terminal::tell;
 use crate::session::user::User;
 
 /// Longest wait for the names of [`Ours`] before the file is written. The wait for other names is [`END_WITHIN`]; after a signal, so is the
@@ -176,13 +177,6 @@ pub(super) async fn reader(path: &Path, by: Instant, signals: &mut Signals) -> R
         }
         tell(&format!("waiting for a reader of {}; Ctrl-C gives up", path.display()));
         tokio::time::sleep(LOOK_EVERY).await;
-    }
-}
-
-/// Replaces the last line on standard error, if that is a terminal.
-pub(super) fn tell(line: &str) {
-    if io::stderr().is_terminal() {
-        drop(io::stderr().write_all(format!("\r\x1b[K{line}").as_bytes()));
     }
 }
 

@@ -31,8 +31,8 @@ use crate::session::shared::Shared;
 use crate::session::status::StatusMaker;
 use crate::ui::{format_bytes, format_grouped};
 
-use super::ending::tell;
 use super::when::Watch;
+use crate::session::terminal::tell;
 
 /// How often the condition is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

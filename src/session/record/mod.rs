@@ -38,7 +38,8 @@ use super::save_samples::save_samples;
 use super::shared::Shared;
 use super::status::StatusMaker;
 use super::user::{User, runs_as_root};
-use ending::{NAMES_AT_LEAST, Ours, Signals, end, reader, settle, sleep_until, tell};
+use crate::session::terminal::tell;
+use ending::{NAMES_AT_LEAST, Ours, Signals, end, reader, settle, sleep_until};
 use keeping::{Keeping, Plan};
 use report::{Outcome, host, nothing, report, title};
 
