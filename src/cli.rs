@@ -370,7 +370,9 @@ pub struct Convert {
 pub struct View {
     /// Open this recording, pprof profile, perf.data, text of `perf script` or file of folded stacks; - is standard input
     ///
-    /// The content decides, not the name. It may be compressed by gzip, zstd or xz.
+    /// The content decides, not the name. It may be compressed by gzip, zstd or xz. An address such as
+    /// http://localhost:6060/debug/pprof/profile?seconds=10 is requested. If it
+    /// is a directory, its profiles are listed, to choose from.
     pub file: PathBuf,
     /// Show the difference from this file
     #[arg(short, long, value_name = "FILE")]

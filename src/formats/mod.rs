@@ -18,6 +18,7 @@
 
 mod about;
 pub mod folded;
+mod glance;
 pub mod html;
 mod json;
 mod known;
@@ -43,6 +44,7 @@ use std::io;
 use crate::profile::{CallTree, Difference, LabelTable, NodeId};
 
 pub use about::{About, Problem};
+pub use glance::{Glance, glance};
 pub use open::open;
 pub use options::SaveOptions;
 pub use reading::{Destination, Kernel, Opened, ThisMachine};

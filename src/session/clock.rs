@@ -20,9 +20,14 @@ pub(super) fn file_name(format: Format, command: Option<&str>) -> String {
 /// Returns the line below the title of a saved picture: these facts and the time in UTC.
 pub(super) fn below_title(mut facts: Vec<String>) -> String {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-    let DateTime { year, month, day, hour, minute, .. } = DateTime::from_unix(now.tv_sec, 0);
-    facts.push(format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC"));
+    facts.push(format!("{} UTC", minute(now.tv_sec, 0)));
     facts.join(" · ")
+}
+
+/// Formats a time in seconds since 1970, to the minute: `2026-11-29 21:40`. `ahead` is in seconds ahead of UTC.
+pub(super) fn minute(seconds: i64, ahead: i64) -> String {
+    let DateTime { year, month, day, hour, minute, .. } = DateTime::from_unix(seconds, i32::try_from(ahead).unwrap_or(0));
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}")
 }
 
 /// Returns when a run of this length began if it ends now, in nanoseconds since 1970. The length is in seconds.
@@ -34,7 +39,6 @@ pub(super) fn began(seconds: f64) -> u64 {
 
 /// Returns how many seconds local time is ahead of UTC now, or `None` if that is unknown. Call it before other threads exist: the time zone
 /// depends on the environment, which other threads may change.
-#[cfg(feature = "live")]
 pub(super) fn local_offset() -> Option<i64> {
     time::UtcOffset::current_local_offset().ok().map(|offset| i64::from(offset.whole_seconds()))
 }

@@ -93,7 +93,7 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
         let channels = (ends.requests.clone(), ends.status.clone());
         let watching = tokio::spawn(watch_status(maker, channels));
         let outcome = tokio::select! {
-            outcome = ui::run(app, link) => outcome.context("the screen failed"),
+            outcome = ui::run(app, link) => outcome.map(drop).context("the screen failed"),
             outcome = watching => outcome.unwrap_or_else(|_| bail!("the thread that watches the run failed; please report this")),
         };
         drop(engine);

@@ -1,55 +1,132 @@
-//! Shows a file in the views of the live view.
+//! Shows a file in the views of the live view. If it is a directory, lists the files that can be shown.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result};
 
 use crate::cli;
-use crate::formats::Opened;
+use crate::formats::{Opened, glance};
 use crate::locks;
+use crate::profile::sanitize;
 use crate::session::about::status_of;
-use crate::session::clock::save_offer;
+use crate::session::clock::{local_offset, minute, save_offer};
 use crate::session::looks::theme;
-use crate::ui::{App, Compare, Message, Status};
+use crate::ui::{App, Compare, Message, ProfileFile, ProfileList, Status, Theme, choose};
 
-use super::config;
+use super::config::{self, Settings};
 use super::opened::OpenedFile;
-use super::runtime::runtime;
+use super::runtime::{Runtime, runtime};
 use super::screen::ends;
 use super::terminal::need_a_terminal;
+
+/// Most files of a directory whose first bytes are read.
+const MOST_FILES: usize = 10_000;
 
 /// Opens the file, and shows it until the reader quits.
 pub(super) fn run(options: &cli::View) -> Result<()> {
     need_a_terminal()?;
+    // Before there are other threads: see `local_offset`.
+    let ahead = local_offset().unwrap_or(0);
     let settings = config::load(options.looks.config.as_deref())?;
-    let runtime = runtime()?;
-    let file = OpenedFile::open(&options.file, options.baseline.as_deref(), &runtime)?;
-    let query = file.query();
-    let OpenedFile { shared, engine, opened, name, capabilities, is_compared, begin, end } = file;
-    let mut app = App::new(shared.names(), theme(&options.looks, &settings), query, capabilities, save_offer());
-    app.scene.keys = settings.keys;
-    app.scene.message = remark(&opened);
-    if is_compared {
-        app.scene.compare = Compare::with_file();
+    let viewer = Viewer { theme: theme(&options.looks, &settings), settings, icicle: options.looks.icicle, runtime: runtime()? };
+    match options.file.is_dir() {
+        true => viewer.list(&options.file, options.baseline.as_deref(), ahead),
+        false => viewer.show(&options.file, options.baseline.as_deref()).map(drop),
     }
-    let elapsed = end.since(begin) / 1_000_000_000;
-    app.scene.status = match &opened.about {
-        Some(about) => status_of(about, &name, elapsed),
-        None => Status { host: name, elapsed, ..Status::default() },
-    };
-    app.scene.status.events = locks::read(&shared.profile).events.clone();
-    app.scene.everything = opened.about.as_ref().map(|about| about.watched.clone()).filter(|watched| !watched.is_empty());
-    let (ends, link) = ends();
-    ends.status.send_replace(app.scene.status.clone());
-    let outcome = runtime.block_on(async {
-        let engine = ends.spawn_engine(engine, Some(end))?;
-        ends.spawn_saver(&shared, options.looks.icicle);
-        ends.spawn_readers(&shared);
-        ends.spawn_signals()?;
-        let outcome = crate::ui::run(app, link).await.context("the terminal failed");
-        drop(engine);
+}
+
+/// The choices with which all files of a run are shown.
+struct Viewer {
+    theme: Theme,
+    settings: Settings,
+    icicle: bool,
+    runtime: Runtime,
+}
+
+impl Viewer {
+    /// Shows a file. Returns whether the reader quit; otherwise a signal came.
+    fn show(&self, file: &Path, baseline: Option<&Path>) -> Result<bool> {
+        let file = OpenedFile::open(file, baseline, &self.runtime)?;
+        let query = file.query();
+        let OpenedFile { shared, engine, opened, name, capabilities, is_compared, begin, end } = file;
+        let mut app = App::new(shared.names(), self.theme, query, capabilities, save_offer());
+        app.scene.keys = self.settings.keys.clone();
+        app.scene.message = remark(&opened);
+        if is_compared {
+            app.scene.compare = Compare::with_file();
+        }
+        let elapsed = end.since(begin) / 1_000_000_000;
+        app.scene.status = match &opened.about {
+            Some(about) => status_of(about, &name, elapsed),
+            None => Status { host: name, elapsed, ..Status::default() },
+        };
+        app.scene.status.events = locks::read(&shared.profile).events.clone();
+        app.scene.everything = opened.about.as_ref().map(|about| about.watched.clone()).filter(|watched| !watched.is_empty());
+        let (ends, link) = ends();
+        ends.status.send_replace(app.scene.status.clone());
+        let outcome = self.runtime.block_on(async {
+            let engine = ends.spawn_engine(engine, Some(end))?;
+            ends.spawn_saver(&shared, self.icicle);
+            ends.spawn_readers(&shared);
+            ends.spawn_signals()?;
+            let outcome = crate::ui::run(app, link).await.context("the terminal failed");
+            drop(engine);
+            outcome
+        });
+        ends.stop();
         outcome
-    });
-    ends.stop();
-    outcome
+    }
+
+    /// Lists the profiles of a directory, and shows those that the reader chooses, until the reader quits the list. `ahead` is how many
+    /// seconds local time is ahead of UTC.
+    fn list(&self, directory: &Path, baseline: Option<&Path>, ahead: i64) -> Result<()> {
+        let mut list = ProfileList::new(sanitize(&directory.display().to_string()).into_owned());
+        let mut paths: Vec<PathBuf> = Vec::new();
+        loop {
+            let at = |place: Option<usize>| place.and_then(|number| paths.get(number)).cloned();
+            let (selected, marked) = (at(Some(list.cursor)), at(list.baseline));
+            (paths, list.files) = profiles(directory, ahead)?.into_iter().unzip();
+            let place = |path: Option<PathBuf>| path.and_then(|path| paths.iter().position(|known| *known == path));
+            (list.cursor, list.baseline) = (place(selected).unwrap_or(0), place(marked));
+            let (ends, link) = ends();
+            let chosen = self.runtime.block_on(async {
+                ends.spawn_signals()?;
+                choose(&mut list, &self.theme, link.stop).await.context("the terminal failed")
+            })?;
+            let Some(path) = paths.get(list.cursor).filter(|_| chosen) else { return Ok(()) };
+            let baseline = list.baseline.and_then(|number| paths.get(number)).map(|path| &**path).or(baseline);
+            match self.show(path, baseline.filter(|baseline| *baseline != path)) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(error) => list.message = Some(format!("{error:#}")),
+            }
+        }
+    }
+}
+
+/// Returns the profiles of a directory, the newest first.
+fn profiles(directory: &Path, ahead: i64) -> Result<Vec<(PathBuf, ProfileFile)>> {
+    let entries = std::fs::read_dir(directory).with_context(|| format!("failed to list {}", directory.display()))?;
+    let mut found = Vec::new();
+    for entry in entries.flatten().take(MOST_FILES) {
+        // A pipe would wait for a writer.
+        let Ok(about) = entry.metadata() else { continue };
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !about.is_file() || name.starts_with('.') {
+            continue;
+        }
+        let Some(glance) = File::open(entry.path()).ok().and_then(glance) else { continue };
+        let written = about.modified().ok().and_then(|written| written.duration_since(UNIX_EPOCH).ok());
+        let written = written.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(0));
+        let name = sanitize(&name).into_owned();
+        let file =
+            ProfileFile { name, when: minute(written, ahead), seconds: glance.seconds, what: glance.what, size: about.len() };
+        found.push((written, entry.path(), file));
+    }
+    found.sort_by(|a, b| (b.0, &a.1).cmp(&(a.0, &b.1)));
+    Ok(found.into_iter().map(|(_, path, file)| (path, file)).collect())
 }
 
 /// Describes defects of the file for the reader.

@@ -8,6 +8,7 @@ mod app;
 mod areas;
 mod background;
 mod baseline;
+mod choose;
 mod compare;
 mod detail;
 mod dialogs;
@@ -55,6 +56,7 @@ pub use app::{App, SaveOffer};
 pub use areas::Areas;
 pub use background::has_dark_background;
 pub use baseline::Compare;
+pub use choose::{ProfileFile, ProfileList, choose};
 pub use keys::{Action, BINDINGS, Binding, KeyMap, Section};
 pub use messages::{
     Effect, Ended, Event, EventCommand, EventName, Heap, Message, NotAttached, Problem, SaveRequest, Saved, Status,
@@ -109,12 +111,12 @@ pub enum Stop {
 /// Least time between two pictures while no key is pressed. Keys are answered at once.
 const LEAST_BETWEEN_PICTURES: Duration = Duration::from_millis(50);
 
-/// Runs the screen until the user quits or `link.stop` is set. The terminal is restored in every case.
+/// Runs the screen until the user quits or `link.stop` is set. Returns whether the user quit. The terminal is restored in every case.
 ///
 /// # Errors
 ///
 /// The terminal cannot be taken over, or has disappeared.
-pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
+pub async fn run(mut app: App, mut link: Link) -> io::Result<bool> {
     let mut guard = terminal::Guard::take()?;
     let (mut stops, mut goes_on) = (job_signal(Signal::TSTP)?, job_signal(Signal::CONT)?);
     let mut gone = std::pin::pin!(terminal::gone());
@@ -130,11 +132,11 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
                 match &*link.stop.borrow() {
                     Stop::Failed(why) => return Err(io::Error::other(why.clone())),
                     Stop::No if changed.is_ok() => {}
-                    Stop::No | Stop::Asked => return Ok(()),
+                    Stop::No | Stop::Asked => return Ok(false),
                 }
                 continue;
             }
-            () = &mut gone => return Ok(()),
+            () = &mut gone => return Ok(false),
             _ = stops.recv() => {
                 stop_for_a_while(&mut app, &mut guard, &mut goes_on).await?;
                 picture(&mut app, &link, &mut guard)?;
@@ -148,7 +150,7 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
             }
             event = terminal_events.next() => match event {
                 // The terminal has disappeared, for example because its window was closed.
-                None => return Ok(()),
+                None => return Ok(false),
                 Some(event) => event?,
             },
             Ok(()) = link.snapshots.changed() => {
@@ -172,7 +174,7 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
             Some(event) = link.events.recv() => {
                 let mut next = Some(event);
                 while let Some(event) = next.take() {
-                    if apply(&mut app, event, &link, &mut guard)? == Next::Quit { return Ok(()); }
+                    if apply(&mut app, event, &link, &mut guard)? == Next::Quit { return Ok(true); }
                     next = link.events.try_recv().ok();
                 }
                 picture(&mut app, &link, &mut guard)?;
@@ -187,7 +189,7 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
                 moved_only &= matches!(&event, Event::Mouse(mouse) if mouse.kind == MouseEventKind::Moved);
                 match apply(&mut app, event, &link, &mut guard)? {
                     Next::GoOn => {}
-                    Next::Quit => return Ok(()),
+                    Next::Quit => return Ok(true),
                     Next::Suspend => stop_for_a_while(&mut app, &mut guard, &mut goes_on).await?,
                 }
             }
@@ -195,7 +197,7 @@ pub async fn run(mut app: App, mut link: Link) -> io::Result<()> {
             let ready = poll_fn(|context| Poll::Ready(terminal_events.poll_next_unpin(context))).await;
             next = match ready {
                 Poll::Ready(Some(event)) => Some(event?),
-                Poll::Ready(None) => return Ok(()),
+                Poll::Ready(None) => return Ok(false),
                 Poll::Pending => None,
             };
         }

@@ -26,11 +26,15 @@ fn what_cannot_be_shown_is_refused_with_a_sentence() {
     };
     let view = |path: &str, parts: &[&str]| refuses(common::FLAMETOP, &["view", path], parts);
     view("no/such.folded", &["no/such.folded", "No such file"]);
-    view(shop.0.path().to_str().unwrap(), &["is a directory"]);
     view(&with("empty", b""), &["empty"]);
     view(&with("prose.txt", b"It was a dark\nand stormy night.\n"), &["prose.txt"]);
     view(&with("cut.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\0\0\0"), &["cut.gz", "failed to read"]);
-    view(&with("perf.data", b"PERFILE2\0\0\0\0\0\0\0\0"), &["perf script"]);
+    view(&with("perf.data", b"PERFILE2\0\0\0\0\0\0\0\0"), &["its header is cut"]);
+    refuses(
+        common::FLAMETOP,
+        &["view", &with("a.folded", b"a;b 1\n"), "-b", shop.0.path().to_str().unwrap()],
+        &["is a directory"],
+    );
     // Nowhere to draw.
     let output = common::flametop(&["view", shop.path("shop.folded").to_str().unwrap()]);
     let words = String::from_utf8_lossy(&output.stderr);
@@ -63,6 +67,46 @@ fn standard_input_and_other_encodings_are_read() {
     prompt(&piped, KEEP, "serve");
     piped.wait_for_text("all 810", SOON);
     quit(piped);
+}
+
+#[test]
+fn profiles_of_a_directory_are_listed_opened_and_compared() {
+    let shop = Shop::new();
+    std::fs::write(shop.path("before.folded"), SHOP.replace("escape_html 310", "escape_html 210")).unwrap();
+    let long_ago = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(86_400);
+    std::fs::File::options().write(true).open(shop.path("before.folded")).unwrap().set_modified(long_ago).unwrap();
+    std::fs::write(shop.path("notes.txt"), "no profile at all\n").unwrap();
+    // It looks like a profile until it is opened.
+    std::fs::write(shop.path("x.data"), b"PERFILE2\0\0\0\0\0\0\0\0").unwrap();
+    let mut terminal = Terminal::start(&["view", shop.0.path().to_str().unwrap()], 24, 100, &[]);
+    let screen = terminal.wait_for_text("3 files", SOON);
+    let rows: Vec<&str> = screen.lines().skip(3).take(3).map(|line| line.rsplit(' ').next().unwrap()).collect();
+    assert!(rows.contains(&"shop.folded") && rows.contains(&"x.data") && rows[2] == "before.folded", "{screen}");
+    let row_of = |name: &str| rows.iter().position(|row| *row == name).unwrap();
+    // The last one is the baseline.
+    terminal.keys("Gb");
+    terminal.wait_for_text("compared with before.folded", SOON);
+    terminal.keys(&"k".repeat(2 - row_of("shop.folded")));
+    terminal.keys("Enter");
+    terminal.wait_for(|screen| screen.contains("Δ to 900 samples") && screen.contains("all 1,000"), SOON);
+    terminal.keys("q");
+    terminal.wait_for_text("compared with before.folded", SOON);
+    terminal.keys(&"k".repeat(2));
+    terminal.keys(&"j".repeat(row_of("x.data")));
+    terminal.keys("Enter");
+    terminal.wait_for_text("x.data: this perf.data makes no sense: its header is cut", SOON);
+    terminal.keys("q");
+    assert!(terminal.wait_exit().success());
+    terminal.assert_restored();
+    // A signal ends the view of a file, not only that file.
+    let mut terminal = Terminal::start(&["view", shop.0.path().to_str().unwrap()], 24, 100, &[]);
+    terminal.wait_for_text("3 files", SOON);
+    terminal.keys("G");
+    terminal.keys("Enter");
+    terminal.wait_for_text("all 900", SOON);
+    terminal.signal(rustix::process::Signal::TERM);
+    assert!(terminal.wait_exit().success());
+    terminal.assert_restored();
 }
 
 #[test]

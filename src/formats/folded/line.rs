@@ -61,6 +61,13 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
     }
 }
 
+/// Whether the first line that could be a stack is one, of several frames.
+pub(in crate::formats) fn begins_with_a_stack(head: &[u8]) -> bool {
+    let mut lines = head.split(|byte| *byte == b'\n').map(parse);
+    let first = lines.find(|line| !matches!(line, Line::Blank | Line::Comment));
+    matches!(first, Some(Line::Stack { frames, .. }) if frames.contains(&b';') && !frames.contains(&0))
+}
+
 /// Splits a second count off the end of the frames that [`parse`] returned. It is a baseline's count, as FlameGraph's
 /// `difffolded.pl` writes it.
 pub(super) fn parse_before(frames: &[u8]) -> Option<(&[u8], Count)> {

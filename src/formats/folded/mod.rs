@@ -22,6 +22,7 @@ mod read;
 mod write;
 
 pub use super::lines::Encoding;
+pub(super) use line::begins_with_a_stack;
 pub(super) use read::open;
 pub use read::{ReadReport, read};
 pub(super) use write::write_part;

@@ -32,6 +32,19 @@ pub(super) fn recognizes(head: &[u8]) -> bool {
     }
 }
 
+/// Whether the beginning of a document has a word that is only in profiles.
+pub(super) fn is_likely(head: &[u8]) -> bool {
+    const WORDS: [&str; 6] = [
+        "speedscope",
+        "\"traceEvents\"",
+        "\"callFrame\"",
+        "\"functionName\"",
+        "\"preprocessedProfileVersion\"",
+        "\"stringTable\"",
+    ];
+    WORDS.iter().any(|word| memchr::memmem::find(head, word.as_bytes()).is_some())
+}
+
 /// The keys that tell the kinds of documents apart.
 #[derive(Deserialize)]
 struct Keys {

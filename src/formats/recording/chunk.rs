@@ -1,6 +1,6 @@
 //! Heads and chunks of a file.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
@@ -131,6 +131,35 @@ pub(super) fn write_chunk(out: &mut Vec<u8>, kind: Kind, rows: u32, times: (u64,
     if let Some(place) = out.get_mut(begin..begin + CHUNK_HEAD) {
         place.copy_from_slice(&head);
     }
+}
+
+/// Most chunks whose heads are read to tell how long a recording is.
+const MOST_HEADS: usize = 1 << 18;
+
+/// Returns how many seconds lie between the first sample and the last one. It reads only the heads of chunks. `None` if the file is packed,
+/// is several recordings, or has more chunks than that.
+pub(in crate::formats) fn seconds(mut file: impl Read + Seek) -> Option<f64> {
+    let mut span: Option<(u64, u64)> = None;
+    let mut head = [0; CHUNK_HEAD];
+    file.read_exact(head.get_mut(..HEAD)?).ok()?;
+    head.starts_with(MAGIC).then_some(())?;
+    for _ in 0..MOST_HEADS {
+        if file.read_exact(&mut head).is_err() {
+            return span.map(|(first, last)| last.saturating_sub(first) as f64 / 1e9);
+        }
+        if head.starts_with(MAGIC) {
+            return None;
+        }
+        let long = |at: usize| head.get(at..)?.first_chunk().copied().map(u64::from_le_bytes);
+        if head.first() == Some(&(Kind::Sample as u8)) {
+            let (first, last) = long(16).zip(long(24))?;
+            let (begin, end) = span.unwrap_or((first, last));
+            span = Some((begin.min(first), end.max(last)));
+        }
+        let stored = head.get(4..)?.first_chunk().copied().map(u32::from_le_bytes)?;
+        file.seek(SeekFrom::Current(stored.into())).ok()?;
+    }
+    None
 }
 
 /// A part of a file.

@@ -34,5 +34,6 @@ mod read;
 mod tests;
 mod write;
 
+pub(super) use chunk::seconds;
 pub(super) use read::{open, recognizes};
 pub use write::Recorder;
