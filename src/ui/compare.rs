@@ -207,7 +207,9 @@ impl Scene {
         let range = self.compare.baseline.as_ref().map(|mark| mark.query.range);
         let of = match (range, self.snapshot.baseline) {
             (Some(TimeRange::Between(from, to)), _) if self.status.wall.is_some() => self.between(from, to),
-            (_, Baseline::Samples(samples)) => format!("{} samples", text::count(samples)),
+            (_, Baseline::Samples(weight, Unit::Nanoseconds)) => text::duration(weight),
+            (_, Baseline::Samples(weight, Unit::Bytes)) => text::bytes(usize::try_from(weight).unwrap_or(usize::MAX)),
+            (_, Baseline::Samples(weight, unit)) => format!("{} {}", text::count(weight), unit.word()),
             (_, Baseline::None | Baseline::TooLarge) => "baseline".to_owned(),
         };
         format!("{sign} to {of}")

@@ -7,6 +7,7 @@ use crate::profile::ActivityRow;
 use crate::profile::Addresses;
 use crate::profile::Mark;
 use crate::profile::ProcessFacts;
+use crate::profile::Unit;
 use crate::profile::store::renewal::Renewal;
 use crate::profile::view::fading;
 use std::sync::{Arc, RwLock, RwLockReadGuard};
@@ -160,7 +161,8 @@ impl Trees {
 struct Other {
     mark: Mark,
     trees: Option<Trees>,
-    samples: u64,
+    /// The weight of its samples. Of a file with several kinds of samples, that of the first kind.
+    weight: (u64, Unit),
     /// Nanoseconds that the baseline covers, if known.
     time: Option<u64>,
 }
@@ -266,8 +268,13 @@ impl Engine {
 
     /// Sets the baseline that a file gave: its mark is [`Mark::default`]. Its profile uses the engine's name tables.
     pub fn with_baseline(mut self, profile: Arc<RwLock<Profile>>) -> Engine {
-        let samples = locks::read(&profile).samples.slices_from(0).flatten().map(|sample| sample.weight).sum();
-        self.baseline = Some(Other { mark: Mark::default(), trees: Some(Trees::new(&self.names, profile)), samples, time: None });
+        let weight = {
+            let profile = locks::read(&profile);
+            let first = profile.samples.get(0).map(|first| first.source).unwrap_or_default();
+            let of_first = profile.samples.slices_from(0).flatten().filter(|sample| sample.source == first);
+            (of_first.map(|sample| sample.weight).sum(), profile.unit(first))
+        };
+        self.baseline = Some(Other { mark: Mark::default(), trees: Some(Trees::new(&self.names, profile)), weight, time: None });
         self
     }
 
@@ -355,7 +362,7 @@ impl Engine {
             baseline: match &self.baseline {
                 None => Baseline::None,
                 Some(Other { trees: None, .. }) => Baseline::TooLarge,
-                Some(Other { samples, .. }) => Baseline::Samples(*samples),
+                Some(Other { weight: (weight, unit), .. }) => Baseline::Samples(*weight, *unit),
             },
             functions: self.functions.as_ref().map(|(_, table)| Arc::clone(table)),
             neighbours: self.neighbours.clone(),
@@ -408,8 +415,9 @@ impl Engine {
             let kept = excerpt(&self.names, &mark.query, profile, limit)?;
             bytes = kept.as_ref().map_or(0, Profile::memory);
             let samples = kept.iter().flat_map(|kept| kept.samples.slices_from(0).flatten()).map(|sample| sample.weight).sum();
+            let weight = (samples, read(profile).unit(mark.query.source.unwrap_or_default()));
             let trees = kept.map(|kept| Trees::new(&self.names, Arc::new(RwLock::new(kept))));
-            self.baseline = Some(Other { mark: mark.clone(), trees, samples, time });
+            self.baseline = Some(Other { mark: mark.clone(), trees, weight, time });
         }
         locks::write(profile).set_aside(bytes, since);
         Ok(())
@@ -573,7 +581,7 @@ mod tests {
         let mut request = Request { baseline: Some(mark), compare: true, ..Request::default() };
         let before = profile.read().unwrap().held().samples;
         let marked = engine.answer(&request, Timestamp(3000));
-        assert_eq!(marked.baseline, Baseline::Samples(3000));
+        assert_eq!(marked.baseline, Baseline::Samples(3000, Unit::Samples));
         assert!(marked.held.samples > before, "what is kept aside is counted");
         // All marked samples leave the store, which is compacted: ids change.
         for i in 0..3000 {

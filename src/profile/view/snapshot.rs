@@ -116,8 +116,8 @@ pub enum Baseline {
     /// There is none.
     #[default]
     None,
-    /// It has this number of samples.
-    Samples(u64),
+    /// Its samples have this weight.
+    Samples(u64, Unit),
     /// There is none, because it would have taken more than a quarter of the memory.
     TooLarge,
 }

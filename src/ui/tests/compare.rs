@@ -4,6 +4,23 @@ use super::*;
 use crate::profile::{Baseline, Clock};
 
 #[test]
+fn the_baselines_weight_has_its_own_unit() {
+    let mut bench = Bench::new();
+    bench.keys("d");
+    for (unit, words) in [
+        (Unit::Nanoseconds, "Δ to 2.50 s"),
+        (Unit::Bytes, "Δ to 2500 MB"),
+        (Unit::Events, "Δ to 2.5G events"),
+        (Unit::Samples, "Δ to 2.5G samples"),
+    ] {
+        let baseline = Baseline::Samples(2_500_000_000, unit);
+        let snapshot = Snapshot { baseline, ..(*bench.app.scene.snapshot).clone() };
+        bench.send(Event::Snapshot(Arc::new(snapshot)));
+        assert!(bench.app.scene.baseline_words().starts_with(words), "{}", bench.app.scene.baseline_words());
+    }
+}
+
+#[test]
 fn what_follows_is_compared_with_what_was_marked() {
     let mut bench = Bench::new();
     bench.keys("d");
