@@ -10,6 +10,7 @@
 #     collector     the kernel's data about processes: side-band events, samples, /proc; the cache
 #     listing       code of x86_64 and arm64, source text, mangled names
 #     texts         folded stacks, the configuration
+#     profiles      files of profiles of all formats
 #     interpreters  Python's objects in a process's memory, records of its functions
 #
 # libFuzzer (in the crate libfuzzer-sys) needs a C++ compiler, and the instrumentation that LLVM's "sancov" pass puts into
@@ -22,7 +23,7 @@ set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:-60}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- convert names jit debug_files collector listing texts interpreters
+[ $# -gt 0 ] || set -- convert names jit debug_files collector listing texts profiles interpreters
 directory="${CARGO_TARGET_DIR:-$PWD/target}/fuzz"
 triple=$(rustc -vV | sed -n 's/^host: //p')
 mkdir -p "$directory/found"
@@ -114,7 +115,7 @@ for target; do
     seeds="$directory/$target/seeds"
     mkdir -p "$corpus" "$seeds"
     case $target in
-    collector | listing | texts | interpreters) ;;
+    collector | listing | texts | profiles | interpreters) ;;
     *) [ -n "$(ls "$seeds")" ] || "seeds_of_$target" "$seeds" ;;
     esac
     echo "== $target"

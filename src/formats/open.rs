@@ -65,5 +65,6 @@ mod tests {
     fn any_other_file_is_read_as_folded_stacks() {
         assert_eq!(opened(b"main;f 1\nnonsense\n").unwrap().remarks, ["1 lines are not stacks (first: line 2)"]);
         assert!(opened(b"main;f 1 2\n").unwrap().is_difference);
+        assert!(matches!(opened(b"main;f 0\n"), Err(FormatError::NoSamples)));
     }
 }

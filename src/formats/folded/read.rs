@@ -166,6 +166,10 @@ pub fn read(
 /// Reads folded stacks into the tables, as [`read`] does.
 pub(in crate::formats) fn open(input: &mut dyn BufRead, into: &mut Destination<'_>) -> Result<Opened, FormatError> {
     let report = read(input, into.names, into.profile, into.before.as_deref_mut())?;
+    // All counts may be 0.
+    if into.profile.samples.is_empty() && into.before.as_ref().is_none_or(|before| before.samples.is_empty()) {
+        return Err(FormatError::NoSamples);
+    }
     let mut remarks = Vec::new();
     if let Some(line) = report.first_nonsense {
         remarks.push(format!("{} lines are not stacks (first: line {line})", report.nonsense));
