@@ -19,6 +19,8 @@ use crate::cpu_time;
 
 /// A new source is observed for this long to find its cost.
 const TRIAL: Duration = Duration::from_millis(50);
+/// Time between two rounds of measuring a trap.
+const BETWEEN_ROUNDS: Duration = Duration::from_millis(2);
 /// The CPUs that a source may cost the programs without a question.
 const MOST_UNASKED: f64 = 0.1;
 
@@ -107,15 +109,19 @@ fn of_trap(program: &mut Programs, function: extern "C" fn()) -> Option<u64> {
     Some(with.saturating_sub(without).saturating_sub(own))
 }
 
-/// Returns the nanoseconds of CPU of a call: the least of some rounds.
+/// Returns the nanoseconds of CPU of a call: the least of some rounds. They are spread over time, because a virtual machine may be slow for
+/// some milliseconds, and a trap then takes three times as long.
 fn of_call(function: extern "C" fn()) -> u64 {
-    const CALLS: u64 = 64;
-    let round = |_| {
+    const CALLS: u64 = 32;
+    let round = |number| {
+        if number > 0 {
+            std::thread::sleep(BETWEEN_ROUNDS);
+        }
         let begun = cpu_time::of_this_thread();
         (0..CALLS).for_each(|_| std::hint::black_box(function)());
         cpu_time::since(begun).as_nanos() as u64 / CALLS
     };
-    (0..8).map(round).min().unwrap_or(0)
+    (0..16).map(round).min().unwrap_or(0)
 }
 
 #[cfg(test)]
