@@ -111,8 +111,8 @@ fn profiles(directory: &Path, ahead: i64) -> Result<Vec<(PathBuf, ProfileFile)>>
     let entries = std::fs::read_dir(directory).with_context(|| format!("failed to list {}", directory.display()))?;
     let mut found = Vec::new();
     for entry in entries.flatten().take(MOST_FILES) {
-        // A pipe would wait for a writer.
-        let Ok(about) = entry.metadata() else { continue };
+        // A link may lead to a profile. A pipe would wait for a writer.
+        let Ok(about) = std::fs::metadata(entry.path()) else { continue };
         let name = entry.file_name().to_string_lossy().into_owned();
         if !about.is_file() || name.starts_with('.') {
             continue;

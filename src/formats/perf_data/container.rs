@@ -39,7 +39,6 @@ pub(super) struct Event {
     pub(super) attribute: Attribute,
     /// Its name, if the file tells it.
     pub(super) name: String,
-    ids: Vec<u64>,
 }
 
 /// A record: its place in [`Container::bytes`] is that of its body.
@@ -76,7 +75,9 @@ pub(super) struct Container {
     pub(super) utc: Option<i64>,
     /// Whether the file ends in the middle of a record.
     pub(super) is_cut: bool,
+    /// Numbers of events by id.
     by_id: HashMap<u64, usize, FxBuildHasher>,
+    most_ids: usize,
 }
 
 impl Container {
@@ -93,13 +94,13 @@ impl Container {
             utc: None,
             is_cut: false,
             by_id: HashMap::default(),
+            most_ids: bytes.len() / 8,
         };
         // A file that perf did not finish has no size of its records, and no features.
         match number(&bytes, 8).ok_or_else(|| nonsense("its header is cut"))? {
             16 => file.read_pipe(&bytes),
             _ => file.read_file(&bytes)?,
         }
-        file.by_id = file.events.iter().enumerate().flat_map(|(at, event)| event.ids.iter().map(move |id| (*id, at))).collect();
         if file.events.is_empty() {
             return Err(nonsense("it tells no events"));
         }
@@ -210,8 +211,12 @@ impl Container {
             return Err(nonsense("it has too many events"));
         }
         let attribute = Attribute::read(attribute).ok_or_else(|| nonsense("an attribute of an event cannot be read"))?;
-        let ids = ids.chunks_exact(8).filter_map(|id| number(id, 0)).collect();
-        self.events.push(Event { attribute, name: String::new(), ids });
+        // The ids of several events may be one part of the file: all events together have as many as it has room for.
+        let room = self.most_ids.saturating_sub(self.by_id.len());
+        let ids = ids.chunks_exact(8).filter_map(|id| number(id, 0)).take(room);
+        let number = self.events.len();
+        self.by_id.extend(ids.map(|id| (id, number)));
+        self.events.push(Event { attribute, name: String::new() });
         Ok(())
     }
 
@@ -259,7 +264,7 @@ impl Container {
             let Some(ids) = small(content, after) else { return };
             let Some((name, next)) = text_of(content, after + 4) else { return };
             let first = if ids > 0 { number(content, next) } else { None };
-            let known = self.events.iter().position(|event| first.is_some_and(|id| event.ids.contains(&id))).unwrap_or(event);
+            let known = first.and_then(|id| self.by_id.get(&id)).copied().unwrap_or(event);
             if let Some(event) = self.events.get_mut(known) {
                 event.name = name;
             }

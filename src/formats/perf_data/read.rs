@@ -38,7 +38,7 @@ pub(in crate::formats) fn open(input: &mut dyn BufRead, into: &mut Destination<'
         sources,
         spaces: Spaces::default(),
         comms: FxHashMap::default(),
-        kernel_runs_here: false,
+        kernel_runs_here: None,
         wanted: Vec::new(),
         stack: Vec::new(),
         seen: Seen::default(),
@@ -91,7 +91,8 @@ struct Reader<'a, 'b> {
     spaces: Spaces,
     /// The name of each thread.
     comms: FxHashMap<u32, LabelId>,
-    kernel_runs_here: bool,
+    /// Whether the kernel of the file runs here; `None` before the file has told it.
+    kernel_runs_here: Option<bool>,
     wanted: Vec<FrameId>,
     /// Frames of the sample that is being read, innermost first.
     stack: Vec<FrameId>,
@@ -146,10 +147,11 @@ impl Reader<'_, '_> {
             return;
         }
         if misc & record::MODE == record::KERNEL {
-            if let Some(symbol) = path.strip_prefix(b"[kernel.kallsyms]") {
+            // To look at the running kernel takes milliseconds: a file has one chance.
+            if let Some(symbol) = path.strip_prefix(b"[kernel.kallsyms]").filter(|_| self.kernel_runs_here.is_none()) {
                 let build_id = self.file.build_ids.get(b"[kernel.kallsyms]".as_slice()).copied();
                 let kernel = Kernel { symbol: str::from_utf8(symbol).unwrap_or_default(), address: offset, build_id };
-                self.kernel_runs_here = (self.into.machine.runs_here)(&kernel);
+                self.kernel_runs_here = Some((self.into.machine.runs_here)(&kernel));
             }
             return;
         }
@@ -245,8 +247,9 @@ impl Reader<'_, '_> {
     /// Puts a frame on the stack. Returns whether it is of a kernel that does not run here.
     fn frame(&mut self, process: u32, mode: u16, address: u64, is_return: bool) -> bool {
         let names = self.into.names;
+        let runs_here = self.kernel_runs_here == Some(true);
         let frame = match mode {
-            record::KERNEL if self.kernel_runs_here => Frame::Kernel { address: KernelAddress(address), is_return },
+            record::KERNEL if runs_here => Frame::Kernel { address: KernelAddress(address), is_return },
             record::KERNEL => Frame::Named(names.labels.intern("[kernel]", "", FrameKind::Kernel)),
             record::USER => match self.spaces.find(process, address) {
                 Some((Mapping { code: Code::Of(object), .. }, offset)) => {
@@ -269,7 +272,7 @@ impl Reader<'_, '_> {
         if !is_repeated {
             self.stack.push(id);
         }
-        mode == record::KERNEL && !self.kernel_runs_here
+        mode == record::KERNEL && !runs_here
     }
 
     fn end(self) -> Result<Opened, FormatError> {

@@ -7,8 +7,8 @@ use rustc_hash::FxBuildHasher;
 
 use crate::profile::{FrameId, ObjectId};
 
-/// Most mappings that are copied because processes fork: 32 bytes each.
-const MOST_COPIES: usize = 8 << 20;
+/// Most mappings that are copied because processes fork, each of some 50 bytes. Few are: a child that runs another program has none of them.
+const MOST_COPIES: usize = 1 << 20;
 
 /// What code of a mapping is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
