@@ -9,6 +9,7 @@
 //! - `perf_script`: the text that `perf script` prints.
 //! - `perf_data`: the file that `perf record` writes.
 //! - `json`: profiles of speedscope, of Firefox and of V8.
+//! - `otlp`: profiles of OpenTelemetry.
 //! - [`open()`]: reads any of these formats that can be read, plain or compressed.
 //!
 //! Readers put [`Sample`](crate::profile::Sample)s into a [`Profile`](crate::profile::Profile). Writers take the [`CallTree`] that
@@ -25,6 +26,7 @@ mod known;
 mod lines;
 mod open;
 mod options;
+mod otlp;
 mod packed;
 mod paths;
 mod perf_data;
@@ -35,6 +37,7 @@ mod reading;
 pub mod recording;
 pub mod save;
 mod sink;
+mod stacks;
 pub mod svg;
 pub mod table;
 mod varint;
@@ -130,6 +133,12 @@ pub enum FormatError {
     /// A file of `perf record` that contradicts itself.
     #[error("this perf.data makes no sense: {what}")]
     PerfData {
+        /// The contradiction.
+        what: String,
+    },
+    /// A profile of OpenTelemetry that contradicts itself.
+    #[error("this OpenTelemetry profile makes no sense: {what}")]
+    Otlp {
         /// The contradiction.
         what: String,
     },

@@ -93,6 +93,14 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Visits the numbers of a repeated field of 8 bytes, packed or not.
+    pub(super) fn fixed_numbers(self, mut each: impl FnMut(u64)) {
+        match self {
+            Value::Number(number) => each(number),
+            Value::Bytes(packed) => packed.as_chunks::<8>().0.iter().for_each(|number| each(u64::from_le_bytes(*number))),
+        }
+    }
+
     /// Visits the numbers of a repeated field, packed or not.
     #[inline]
     pub(super) fn numbers(self, mut each: impl FnMut(u64)) {
@@ -118,6 +126,24 @@ impl Message {
             self.varint(field << 3);
             self.varint(value);
         }
+    }
+
+    /// Appends a number that is there even if it is 0.
+    pub(super) fn present(&mut self, field: u64, value: u64) {
+        self.varint(field << 3);
+        self.varint(value);
+    }
+
+    /// Appends a number of 8 bytes.
+    pub(super) fn fixed_number(&mut self, field: u64, value: u64) {
+        self.varint(field << 3 | 1);
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// Appends numbers of 8 bytes in packed form.
+    pub(super) fn fixed_numbers(&mut self, field: u64, values: impl Iterator<Item = u64>) {
+        let packed: Vec<u8> = values.flat_map(u64::to_le_bytes).collect();
+        self.bytes(field, &packed);
     }
 
     /// Appends numbers in packed form.

@@ -5,7 +5,7 @@ use std::io::BufRead;
 use super::FormatError;
 use super::about::About;
 use crate::profile::{
-    BuildId, EventSource, FileNamespace, Frame, FrameId, LabelId, Names, Object, ObjectKind, Processes, Profile, Timestamp,
+    BuildId, EventSource, FileNamespace, Frame, FrameId, LabelId, Names, Object, ObjectKind, Processes, Profile, Timestamp, Unit,
 };
 
 /// Most frames of a stack that a file may bring. The deepest stack that flametop takes has about 7,000.
@@ -80,5 +80,20 @@ pub(super) fn frame_at(names: &Names, label: LabelId, file: &str, line: u64) -> 
             names.intern_frame(Frame::Script { object, label, line }).0
         }
         _ => names.intern_named(label),
+    }
+}
+
+/// Returns the unit that a file calls `word`, and the value of 1 in it. `name` is that of the values.
+pub(super) fn unit_called(name: &str, word: &str) -> (Unit, u64) {
+    match word {
+        "nanoseconds" | "ns" => (Unit::Nanoseconds, 1),
+        "microseconds" | "us" => (Unit::Nanoseconds, 1_000),
+        "milliseconds" | "ms" => (Unit::Nanoseconds, 1_000_000),
+        "seconds" | "s" => (Unit::Nanoseconds, 1_000_000_000),
+        "bytes" | "byte" | "By" => (Unit::Bytes, 1),
+        "kilobytes" | "kb" => (Unit::Bytes, 1 << 10),
+        "megabytes" | "mb" => (Unit::Bytes, 1 << 20),
+        _ if name == "samples" => (Unit::Samples, 1),
+        _ => (Unit::Events, 1),
     }
 }

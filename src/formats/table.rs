@@ -6,7 +6,7 @@ use std::io::Write;
 use super::options::{SaveOptions, Writer};
 use super::reading::ReadFn;
 use super::sink::Sink;
-use super::{FormatError, Part, folded, html, json, perf_data, perf_script, pprof, recording, svg};
+use super::{FormatError, Part, folded, html, json, otlp, perf_data, perf_script, pprof, recording, svg};
 
 /// A kind of file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +21,8 @@ pub enum Format {
     Recording,
     /// pprof's protocol buffer.
     Pprof,
+    /// A profile of OpenTelemetry.
+    Otlp,
     /// The text of `perf script`.
     PerfScript,
     /// The file of `perf record`.
@@ -93,6 +95,16 @@ pub const FORMATS: &[Entry] = &[
         recognizes: pprof::recognizes,
         read: Some(pprof::open),
         write: Some(Writer::Tree(|part, options, out| pprof::write(part, options, out).map(|()| None))),
+    },
+    Entry {
+        format: Format::Otlp,
+        endings: &["otlp"],
+        what: "a profile for OpenTelemetry",
+        short: "OpenTelemetry",
+        shows_lines: false,
+        recognizes: otlp::recognizes,
+        read: Some(otlp::open),
+        write: Some(Writer::Samples(|| Box::new(otlp::OtlpWriter::default()))),
     },
     Entry {
         format: Format::PerfScript,
@@ -230,6 +242,11 @@ impl Format {
         }
     }
 
+    /// Returns whether a file holds samples of several sources beside each other.
+    pub fn holds_all_sources(self) -> bool {
+        matches!(self, Format::Recording | Format::Otlp)
+    }
+
     /// Returns whether the format contains source lines.
     pub fn shows_lines(self) -> bool {
         self.entry().is_some_and(|entry| entry.shows_lines)
@@ -290,16 +307,16 @@ mod tests {
         assert_eq!((Format::of_name(".svg"), Format::of_name("svg"), Format::of_name("a.svg.bak")), (None, None, None));
         assert_eq!(
             known_endings(),
-            ".svg, .html, .htm, .flametop, .pprof, .pb.gz, .speedscope.json, .speedscope, .json, .firefox.json.gz, .firefox, .json.gz, .folded and .txt"
+            ".svg, .html, .htm, .flametop, .pprof, .pb.gz, .otlp, .speedscope.json, .speedscope, .json, .firefox.json.gz, .firefox, .json.gz, .folded and .txt"
         );
         assert_eq!(
             offered_endings(),
-            [".svg", ".html", ".flametop", ".pprof", ".speedscope.json", ".firefox.json.gz", ".folded"]
+            [".svg", ".html", ".flametop", ".pprof", ".otlp", ".speedscope.json", ".firefox.json.gz", ".folded"]
         );
         assert_eq!(
             described(),
             ".svg (a flame graph for a browser), .html or .htm (a flame graph with a table of functions), \
-             .flametop (a recording, to be opened again), .pprof or .pb.gz (a profile for pprof), \
+             .flametop (a recording, to be opened again), .pprof or .pb.gz (a profile for pprof), .otlp (a profile for OpenTelemetry), \
              .speedscope.json or .speedscope or .json (a profile for speedscope), \
              .firefox.json.gz or .firefox or .json.gz (a profile for profiler.firefox.com), .folded or .txt (folded stacks)"
         );

@@ -9,7 +9,7 @@ use crate::cli;
 use crate::formats::folded::FoldedOptions;
 use crate::formats::save::{Overwrite, SaveError, check, save};
 use crate::formats::svg::SvgOptions;
-use crate::formats::{About, Format, Part, SaveOptions};
+use crate::formats::{About, Part, SaveOptions};
 use crate::locks;
 use crate::profile::{CallTree, EventSource, Mark, Query, Request, Snapshot};
 use crate::ui::{fit_name, format_grouped, picture_facts, plain_name};
@@ -45,8 +45,7 @@ pub(super) fn run(options: &cli::Convert) -> Result<()> {
             bail!(".{} files hold the samples of one file; convert without a baseline", format.ending());
         }
         let about = file.opened.about.take().map_or_else(About::default, |about| *about);
-        // Only a recording holds several kinds of samples.
-        let has_all = format == Format::Recording && options.event.is_none();
+        let has_all = format.holds_all_sources() && options.event.is_none();
         let query = Query { source: if has_all { None } else { source }, ..Query::default() };
         save(output, overwrite, |out| {
             written = save_samples(sink, &file.shared, &query, &about, out)?;

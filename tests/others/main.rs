@@ -7,6 +7,7 @@
 mod convert;
 mod fetch;
 mod json;
+mod otlp;
 mod perf_data;
 mod perf_script;
 

@@ -5,7 +5,6 @@
 
 mod firefox;
 mod speedscope;
-mod stacks;
 mod v8;
 
 use std::io::BufRead;
@@ -19,7 +18,7 @@ use super::reading::{Destination, Opened};
 pub(super) use firefox::FirefoxWriter;
 pub(super) use speedscope::write;
 
-use stacks::Stacks;
+use crate::formats::stacks::Stacks;
 
 /// Whether a file that begins with these bytes is JSON: an object or a list.
 pub(super) fn recognizes(head: &[u8]) -> bool {

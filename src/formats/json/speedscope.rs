@@ -13,7 +13,7 @@ use crate::profile::{CallTree, FrameId, FrameKind, LabelId, NodeId, Unit};
 
 use crate::formats::reading::DEEPEST;
 
-use super::stacks::{Place, Stacks};
+use crate::formats::stacks::{Place, Stacks};
 
 #[derive(Deserialize)]
 pub(super) struct Document {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use crate::formats::reading::DEEPEST;
 use crate::profile::{FrameKind, StackId, Unit};
 
-use super::stacks::{Place, Stacks};
+use crate::formats::stacks::{Place, Stacks};
 
 /// The content of a `.cpuprofile`.
 #[derive(Deserialize)]

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::formats::FormatError;
 use crate::formats::packed::HEAD;
 use crate::formats::protobuf::{Fields, Value};
-use crate::formats::reading::{DEEPEST, Destination, Opened, frame_at};
+use crate::formats::reading::{DEEPEST, Destination, Opened, frame_at, unit_called};
 use crate::profile::{EventSource, EventStatus, FrameId, FrameKind, Sample, Thread, ThreadIndex, Unit};
 
 /// Most kinds of values in a file.
@@ -170,17 +170,7 @@ impl<'a> Tables<'a> {
 
     fn value_type(&self, source: EventSource, name: u64, unit: u64) -> Type {
         let (name, word) = (self.text(name).into_owned(), self.text(unit));
-        let (unit, scale) = match &*word {
-            "nanoseconds" | "ns" => (Unit::Nanoseconds, 1),
-            "microseconds" | "us" => (Unit::Nanoseconds, 1_000),
-            "milliseconds" | "ms" => (Unit::Nanoseconds, 1_000_000),
-            "seconds" | "s" => (Unit::Nanoseconds, 1_000_000_000),
-            "bytes" | "byte" => (Unit::Bytes, 1),
-            "kilobytes" | "kb" => (Unit::Bytes, 1 << 10),
-            "megabytes" | "mb" => (Unit::Bytes, 1 << 20),
-            _ if name == "samples" => (Unit::Samples, 1),
-            _ => (Unit::Events, 1),
-        };
+        let (unit, scale) = unit_called(&name, &word);
         let status = EventStatus { source, name, how: word.into_owned().into(), ..EventStatus::default() };
         Type { status, unit, scale }
     }

@@ -7,8 +7,8 @@ use serde::de::IgnoredAny;
 use crate::formats::FormatError;
 use crate::profile::{FrameId, FrameKind, StackId, Unit};
 
-use super::super::stacks::{Place, Stacks};
 use super::{Meta, Number, nanoseconds, nonsense};
+use crate::formats::stacks::{Place, Stacks};
 
 #[derive(Deserialize)]
 pub(in super::super) struct Document {

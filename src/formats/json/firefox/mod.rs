@@ -15,7 +15,7 @@ use serde::Deserialize;
 use crate::formats::FormatError;
 use crate::profile::FrameKind;
 
-use super::stacks::Stacks;
+use crate::formats::stacks::Stacks;
 
 pub(super) use gecko::{Document as Gecko, read as read_gecko};
 pub(super) use read::read;

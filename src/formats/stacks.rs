@@ -1,4 +1,4 @@
-//! Code that all readers of JSON share: it makes frames, threads, and a source for each unit.
+//! Code that several readers share: it makes frames, threads, and a source for each unit.
 
 use rustc_hash::FxHashMap;
 
@@ -6,17 +6,19 @@ use crate::formats::FormatError;
 use crate::formats::about::About;
 use crate::formats::reading::{DEEPEST, Destination, Opened, frame_at};
 use crate::profile::{
-    EventSource, EventStatus, FrameId, FrameKind, Sample, StackId, Tgid, Thread, ThreadIndex, Tid, Timestamp, Unit, sanitize,
+    Cpu, EventSource, EventStatus, FrameId, FrameKind, Sample, StackId, Tgid, Thread, ThreadIndex, Tid, Timestamp, Unit, sanitize,
 };
 
 /// The samples that are being read.
 pub(super) struct Stacks<'a, 'b> {
     into: &'a mut Destination<'b>,
     /// The units so far, with their names. Each is a source.
-    units: Vec<(Unit, &'static str)>,
+    units: Vec<(Unit, String)>,
     threads: FxHashMap<(u32, u32), ThreadIndex>,
     /// Whether each sample has a time.
     has_times: bool,
+    /// Whether each sample has a CPU.
+    has_cpus: bool,
     /// Whether threads are those of a machine, and not just parts of a file.
     pub(super) has_threads: bool,
     pub(super) remarks: Vec<String>,
@@ -41,6 +43,7 @@ impl<'a, 'b> Stacks<'a, 'b> {
             units: Vec::new(),
             threads: FxHashMap::default(),
             has_times: true,
+            has_cpus: true,
             has_threads: false,
             remarks: Vec::new(),
             about: None,
@@ -111,26 +114,34 @@ impl<'a, 'b> Stacks<'a, 'b> {
     }
 
     /// Adds a sample with a weight in this unit. Samples of one unit are a source of this name.
-    pub(super) fn add(
+    pub(super) fn add(&mut self, thread: ThreadIndex, stack: StackId, time: Option<u64>, weight: f64, unit: (Unit, &str)) {
+        self.add_on(None, thread, stack, time, weight, unit);
+    }
+
+    /// Adds a sample that was taken on a CPU.
+    pub(super) fn add_on(
         &mut self,
+        cpu: Option<Cpu>,
         thread: ThreadIndex,
         stack: StackId,
         time: Option<u64>,
         weight: f64,
-        unit: (Unit, &'static str),
+        unit: (Unit, &str),
     ) {
         let weight = weight.round();
         if !(1.0..1e15).contains(&weight) {
             return;
         }
-        let known = self.units.iter().position(|known| *known == unit).unwrap_or_else(|| {
-            self.units.push(unit);
+        let known = self.units.iter().position(|known| (known.0, &*known.1) == unit).unwrap_or_else(|| {
+            self.units.push((unit.0, unit.1.to_owned()));
             self.units.len() - 1
         });
         let source = EventSource(u8::try_from(known + 1).unwrap_or(u8::MAX));
         self.has_times &= time.is_some();
+        self.has_cpus &= cpu.is_some();
+        let cpu = cpu.unwrap_or(Cpu(0));
         let time = Timestamp(time.unwrap_or(0));
-        self.into.profile.samples.add(Sample { time, stack, thread, weight: weight as u64, source, ..Sample::default() });
+        self.into.profile.samples.add(Sample { time, stack, thread, weight: weight as u64, source, cpu, ..Sample::default() });
     }
 
     pub(super) fn end(self) -> Result<Opened, FormatError> {
@@ -143,12 +154,13 @@ impl<'a, 'b> Stacks<'a, 'b> {
         profile.events = sources
             .map(|(source, (unit, name))| {
                 profile.set_unit(source, *unit);
-                EventStatus { source, name: (*name).to_owned(), how: "file".into(), ..EventStatus::default() }
+                EventStatus { source, name: name.clone(), how: "file".into(), ..EventStatus::default() }
             })
             .collect();
         let mut capabilities = profile.capabilities();
         capabilities.threads = self.has_threads || self.threads.len() > 1;
         capabilities.time = self.has_times;
+        capabilities.cpus = self.has_cpus;
         capabilities.events = self.units.len() > 1;
         profile.set_capabilities(capabilities);
         let until = profile.samples.last_time().filter(|_| capabilities.time);
