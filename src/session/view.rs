@@ -1,10 +1,14 @@
 //! Shows a file in the views of the live view. If it is a directory, lists the files that can be shown.
 
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli;
 use crate::formats::{Opened, glance};
@@ -33,7 +37,7 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     let viewer = Viewer { theme: theme(&options.looks, &settings), settings, icicle: options.looks.icicle, runtime: runtime()? };
     match options.file.is_dir() {
         true => viewer.list(&options.file, options.baseline.as_deref(), ahead),
-        false => viewer.show(&options.file, options.baseline.as_deref()).map(drop),
+        false => viewer.show(&options.file, options.baseline.as_deref(), &AtomicBool::new(true)).map(drop),
     }
 }
 
@@ -46,9 +50,10 @@ struct Viewer {
 }
 
 impl Viewer {
-    /// Shows a file. Returns whether the reader quit; otherwise a signal came.
-    fn show(&self, file: &Path, baseline: Option<&Path>) -> Result<bool> {
+    /// Shows a file, and sets `has_screen` meanwhile. Returns whether the reader quit; otherwise a signal came.
+    fn show(&self, file: &Path, baseline: Option<&Path>, has_screen: &AtomicBool) -> Result<bool> {
         let file = OpenedFile::open(file, baseline, &self.runtime)?;
+        has_screen.store(true, Ordering::Relaxed);
         let query = file.query();
         let OpenedFile { shared, engine, opened, name, capabilities, is_compared, begin, end } = file;
         let mut app = App::new(shared.names(), self.theme, query, capabilities, save_offer());
@@ -76,7 +81,26 @@ impl Viewer {
             outcome
         });
         ends.stop();
+        has_screen.store(false, Ordering::Relaxed);
         outcome
+    }
+
+    /// Ends the program at a signal while there is no screen: a file is being opened, and may be large or a pipe. The screen watches for
+    /// signals itself, and once it has, they no longer end the program.
+    fn end_without_screen(&self, has_screen: &Arc<AtomicBool>) -> Result<()> {
+        let _within = self.runtime.enter();
+        for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()] {
+            let mut caught = signal(kind).context("failed to watch for signals")?;
+            let has_screen = Arc::clone(has_screen);
+            self.runtime.spawn(async move {
+                while caught.recv().await.is_some() {
+                    if !has_screen.load(Ordering::Relaxed) {
+                        std::process::exit(128 + kind.as_raw_value());
+                    }
+                }
+            });
+        }
+        Ok(())
     }
 
     /// Lists the profiles of a directory, and shows those that the reader chooses, until the reader quits the list. `ahead` is how many
@@ -84,6 +108,8 @@ impl Viewer {
     fn list(&self, directory: &Path, baseline: Option<&Path>, ahead: i64) -> Result<()> {
         let mut list = ProfileList::new(sanitize(&directory.display().to_string()).into_owned());
         let mut paths: Vec<PathBuf> = Vec::new();
+        let has_screen = Arc::new(AtomicBool::new(false));
+        self.end_without_screen(&has_screen)?;
         loop {
             let at = |place: Option<usize>| place.and_then(|number| paths.get(number)).cloned();
             let (selected, marked) = (at(Some(list.cursor)), at(list.baseline));
@@ -91,13 +117,15 @@ impl Viewer {
             let place = |path: Option<PathBuf>| path.and_then(|path| paths.iter().position(|known| *known == path));
             (list.cursor, list.baseline) = (place(selected).unwrap_or(0), place(marked));
             let (ends, link) = ends();
+            has_screen.store(true, Ordering::Relaxed);
             let chosen = self.runtime.block_on(async {
                 ends.spawn_signals()?;
                 choose(&mut list, &self.theme, link.stop).await.context("the terminal failed")
             })?;
+            has_screen.store(false, Ordering::Relaxed);
             let Some(path) = paths.get(list.cursor).filter(|_| chosen) else { return Ok(()) };
             let baseline = list.baseline.and_then(|number| paths.get(number)).map(|path| &**path).or(baseline);
-            match self.show(path, baseline.filter(|baseline| *baseline != path)) {
+            match self.show(path, baseline.filter(|baseline| *baseline != path), &has_screen) {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 Err(error) => list.message = Some(format!("{error:#}")),
@@ -111,13 +139,14 @@ fn profiles(directory: &Path, ahead: i64) -> Result<Vec<(PathBuf, ProfileFile)>>
     let entries = std::fs::read_dir(directory).with_context(|| format!("failed to list {}", directory.display()))?;
     let mut found = Vec::new();
     for entry in entries.flatten().take(MOST_FILES) {
-        // A link may lead to a profile. A pipe would wait for a writer.
-        let Ok(about) = std::fs::metadata(entry.path()) else { continue };
+        // A pipe must not make the list wait for a writer.
+        let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(entry.path());
+        let Some((about, file)) = opened.ok().and_then(|file| Some((file.metadata().ok()?, file))) else { continue };
         let name = entry.file_name().to_string_lossy().into_owned();
         if !about.is_file() || name.starts_with('.') {
             continue;
         }
-        let Some(glance) = File::open(entry.path()).ok().and_then(glance) else { continue };
+        let Some(glance) = glance(file) else { continue };
         let written = about.modified().ok().and_then(|written| written.duration_since(UNIX_EPOCH).ok());
         let written = written.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(0));
         let name = sanitize(&name).into_owned();

@@ -98,6 +98,18 @@ fn profiles_of_a_directory_are_listed_opened_and_compared() {
     terminal.keys("q");
     assert!(terminal.wait_exit().success());
     terminal.assert_restored();
+    // So does Ctrl-C while a file is being opened: nobody writes to the baseline.
+    let pipe = shop.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let baseline = ["-b", pipe.to_str().unwrap()];
+    let mut terminal = Terminal::start(&[&["view", shop.0.path().to_str().unwrap()], &baseline[..]].concat(), 24, 100, &[]);
+    terminal.wait_for_text("3 files", SOON);
+    terminal.keys("G");
+    terminal.keys("Enter");
+    terminal.wait_for(|screen| !screen.contains("3 files"), SOON);
+    terminal.keys("Ctrl-c");
+    assert_eq!(terminal.wait_exit_within(SOON).exit_code(), 130);
+    terminal.assert_restored();
     // A signal ends the view of a file, not only that file.
     let mut terminal = Terminal::start(&["view", shop.0.path().to_str().unwrap()], 24, 100, &[]);
     terminal.wait_for_text("3 files", SOON);
