@@ -8,12 +8,12 @@ use super::packed::unpack;
 use super::recording;
 use super::table::{FORMATS, Foreign, Format};
 
-/// What a file is.
+/// The kind and the length of a profile.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Glance {
     /// In a few words, without an article: `recording`.
     pub what: &'static str,
-    /// How long it was sampled, if that can be told at once.
+    /// How long it was sampled, if its first bytes or the heads of its chunks say so.
     pub seconds: Option<f64>,
 }
 

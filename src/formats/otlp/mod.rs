@@ -54,7 +54,7 @@ const FRAME_TYPES: [(&str, FrameKind); 16] = [
     ("native", FrameKind::User),
     ("cpython", FrameKind::Python),
     ("jit", FrameKind::Jit),
-    // A place of its own, in files that do not tell where the function is inlined.
+    // An inlined function, in files that do not say into which function.
     ("inlined", FrameKind::Inlined),
     ("go", FrameKind::User),
     ("rust", FrameKind::User),

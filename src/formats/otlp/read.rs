@@ -360,7 +360,7 @@ impl<'a> Reader<'a, '_, '_> {
             let function = row(&dictionary.functions, number(line, 1)).unwrap_or_default();
             let (name, file) = (dictionary.text(number(function, 1)), dictionary.text(number(function, 3)));
             let of = |number: u64| u32::try_from(number).ok().filter(|line| *line > 0);
-            // Native functions are told apart by the objects that hold their code.
+            // A native function's label has the object that holds its code, not its source file.
             let is_native = matches!(kind, FrameKind::User | FrameKind::Kernel);
             let place = match &*file {
                 _ if is_native && !path.is_empty() => Place { file: &path, ..Place::default() },

@@ -51,7 +51,7 @@ struct OfThread {
     name: Arc<str>,
 }
 
-/// What samples of one row have in common.
+/// The key of a row of samples.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     thread: u32,

@@ -17,7 +17,7 @@ use super::container::{Container, Event, Record, nonsense};
 use super::record::{self, RawFork, RawMapping, RawName, RawSample, kinds};
 use super::space::{Code, Mapping, Spaces};
 
-/// Most events with a source of their own.
+/// Most events that become sources.
 const MOST_SOURCES: usize = 60;
 
 /// Callchains have marks between their addresses: from here on, the address space is another one.
@@ -61,7 +61,7 @@ fn name_of(event: &Event) -> String {
     }
 }
 
-/// What is counted of an event.
+/// The counts of an event.
 #[derive(Default)]
 struct Source {
     name: String,

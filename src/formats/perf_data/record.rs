@@ -50,7 +50,7 @@ pub(super) mod kinds {
     pub(in super::super) const FIRST_OF_PERF: u32 = 64;
 }
 
-/// What must be known of `struct perf_event_attr`.
+/// The fields of `struct perf_event_attr` that records are read with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Attribute {
     pub(super) kind: u32,
@@ -183,7 +183,7 @@ impl Attribute {
     }
 }
 
-/// What is used of a sample.
+/// The fields of a sample that become a [`Sample`](crate::profile::Sample).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RawSample<'a> {
     pub(super) address: Option<u64>,

@@ -1,4 +1,4 @@
-//! What is mapped where in each process.
+//! The mappings of each process.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
