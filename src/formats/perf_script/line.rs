@@ -13,8 +13,8 @@ pub(super) struct Event<'a> {
     pub(super) period: Option<u64>,
     /// The kind of event, as perf names it.
     pub(super) event: &'a [u8],
-    /// The frame, where a line has its only one.
-    pub(super) frame: Option<Frame<'a>>,
+    /// The rest of the line. It is a frame if the stack has no other.
+    pub(super) rest: &'a [u8],
 }
 
 impl<'a> Event<'a> {
@@ -34,7 +34,7 @@ impl<'a> Event<'a> {
             }
         };
         let comm = line.get(..end)?;
-        let mut event = Event { comm, tgid, tid, cpu: None, time: None, period: None, event: b"", frame: None };
+        let mut event = Event { comm, tgid, tid, cpu: None, time: None, period: None, event: b"", rest: b"" };
         loop {
             let (start, after) = words.next()?;
             let word = line.get(start..after)?;
@@ -46,7 +46,7 @@ impl<'a> Event<'a> {
                 event.period = Some(number);
             } else if let Some(name) = word.strip_suffix(b":").filter(|name| !name.is_empty()) {
                 event.event = name;
-                event.frame = line.get(after..).and_then(Frame::parse);
+                event.rest = line.get(after..)?;
                 return Some(event);
             } else if event.time.is_some() || word.len() > 32 {
                 // Before the time, there may be flags. After it, there is nothing but the period.
@@ -59,8 +59,6 @@ impl<'a> Event<'a> {
 /// A line of a stack.
 #[derive(Debug, PartialEq)]
 pub(super) struct Frame<'a> {
-    /// Name and module, as written; the key of what is known about a frame.
-    pub(super) text: &'a [u8],
     /// The function's name without its offset.
     pub(super) name: &'a [u8],
     pub(super) module: &'a [u8],
@@ -79,13 +77,17 @@ impl<'a> Frame<'a> {
         let inner = text.strip_suffix(b")")?;
         // A module's name may have parentheses: `/tmp/a (deleted)`. The last one that follows a space is taken, but for that one.
         let whole = inner.strip_suffix(b" (deleted)").unwrap_or(inner);
-        let open = memchr::memmem::rfind(whole, b" (").map_or_else(|| whole.starts_with(b"(").then_some(0), |at| Some(at + 1))?;
+        let is_outer = |at: &usize| *at == 0 || whole.get(*at - 1) == Some(&b' ');
+        let open = memchr::memrchr_iter(b'(', whole).find(is_outer)?;
         let (name, module) = (text.get(..open)?.trim_ascii_end(), inner.get(open + 1..)?);
-        let name = match memchr::memmem::rfind(name, b"+0x") {
-            Some(at) if name.get(at + 3..)?.iter().all(u8::is_ascii_hexdigit) => name.get(..at)?,
-            _ => name,
+        // The last `+0x` begins an offset if only digits follow, so the last plus does.
+        let plus = memchr::memrchr(b'+', name);
+        let is_offset = |at: &usize| {
+            let digits = name.get(*at..).and_then(|text| text.strip_prefix(b"+0x"));
+            digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
         };
-        Some(Frame { text, name, module })
+        let name = plus.filter(is_offset).and_then(|at| name.get(..at)).unwrap_or(name);
+        Some(Frame { name, module })
     }
 }
 
@@ -152,10 +154,11 @@ mod tests {
 
     #[test]
     fn all_but_name_thread_and_event_may_be_missing() {
-        let parse = |line: &'static str| Event::parse(line.as_bytes());
+        let whole = |line: &'static str| Event::parse(line.as_bytes());
+        let parse = |line| whole(line).map(|event| Event { rest: b"", ..event });
         let event = |comm, tgid, tid, cpu, time, period, event| {
             let (comm, event): (&'static str, &'static str) = (comm, event);
-            Some(Event { comm: comm.as_bytes(), tgid, tid, cpu, time, period, event: event.as_bytes(), frame: None })
+            Some(Event { comm: comm.as_bytes(), tgid, tid, cpu, time, period, event: event.as_bytes(), rest: b"" })
         };
         assert_eq!(parse("java  3244 cpu-clock: "), event("java", None, 3244, None, None, None, "cpu-clock"));
         assert_eq!(
@@ -173,8 +176,8 @@ mod tests {
         );
         let tracepoint = parse("a b 1/2 [015] 1.5: sched:sched_switch: prev_comm=x prev_pid=7 ==> y (z)");
         assert_eq!(tracepoint, event("a b", Some(1), 2, Some(15), Some(1_500_000_000), None, "sched:sched_switch"));
-        let alone = parse("a 1 1.0: 1 cycles:  ffff f+0x1 (m)").unwrap();
-        assert_eq!(alone.frame.map(|frame| frame.name), Some(&b"f"[..]));
+        let alone = whole("a 1 1.0: 1 cycles:  ffff f+0x1 (m)").unwrap();
+        assert_eq!(Frame::parse(alone.rest).map(|frame| frame.name), Some(&b"f"[..]));
         assert_eq!(
             parse(":-1    -1 [001]  0.5: 1 cycles:"),
             event(":-1", None, 0, Some(1), Some(500_000_000), Some(1), "cycles")

@@ -44,7 +44,9 @@ pub(super) fn recognizes(head: &[u8]) -> bool {
     let mut lines = head.split(|byte| *byte == b'\n').skip_while(|line| line.trim_ascii().is_empty() || line.starts_with(b"#"));
     let Some(event) = lines.next().and_then(Event::parse) else { return false };
     match lines.next() {
-        Some(next) => event.frame.is_some() || next.trim_ascii().is_empty() || line::Frame::parse(next).is_some(),
+        Some(next) => {
+            line::Frame::parse(event.rest).is_some() || next.trim_ascii().is_empty() || line::Frame::parse(next).is_some()
+        }
         None => event.time.is_some(),
     }
 }

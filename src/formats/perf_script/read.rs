@@ -106,15 +106,15 @@ impl Reader<'_, '_> {
                 }
             }
             // Lines of source are between the frames, if the file has them.
-            _ => match (Frame::parse(line), &self.event) {
-                (Some(frame), Some(event)) if self.stack.len() < DEEPEST => {
-                    let list = self.frames.of(&frame, event.is_java);
-                    self.stack.push(list);
+            _ if line.trim_ascii_start().is_empty() => self.finish_event(),
+            _ => {
+                let list = self.event.as_ref().and_then(|event| self.frames.of_line(line, event.is_java));
+                match list {
+                    Some(list) if self.stack.len() < DEEPEST => self.stack.push(list),
+                    Some(_) => self.seen.cut += 1,
+                    None => {}
                 }
-                (Some(_), Some(_)) => self.seen.cut += 1,
-                _ if line.trim_ascii().is_empty() => self.finish_event(),
-                _ => {}
-            },
+            }
         }
     }
 
@@ -158,11 +158,10 @@ impl Reader<'_, '_> {
         };
         let lacks = Lacks { time: event.time.is_none(), cpu: event.cpu.is_none(), tgid: event.tgid.is_none() };
         let is_java = event.comm.starts_with(b"java");
-        if let Some(frame) = &event.frame {
-            let list = self.frames.of(frame, is_java);
-            self.stack.push(list);
-        }
-        self.event = Some(Pending { sample, is_java, has_frame: event.frame.is_some(), lacks });
+        // Most rests are the fields of a tracepoint, which are not worth keeping.
+        let frame = Frame::parse(event.rest).and_then(|_| self.frames.of_line(event.rest, is_java));
+        self.stack.extend(frame);
+        self.event = Some(Pending { sample, is_java, has_frame: frame.is_some(), lacks });
     }
 
     fn finish_event(&mut self) {
@@ -233,8 +232,8 @@ struct List {
 /// The frames of lines that have been read.
 struct Frames<'a> {
     names: &'a Names,
-    /// By name and module, as written; of threads of Java, and of others.
-    known: [Known<List>; 2],
+    /// By the whole line, as written; of threads of Java, and of others. `None` for a line that is not a frame.
+    known: [Known<Option<List>>; 2],
     lists: Vec<FrameId>,
 }
 
@@ -244,22 +243,25 @@ impl Frames<'_> {
     }
 
     /// Returns the frames of a line, outermost first.
-    fn of(&mut self, frame: &Frame<'_>, is_java: bool) -> List {
+    fn of_line(&mut self, line: &[u8], is_java: bool) -> Option<List> {
         let [other, java] = &mut self.known;
-        let (names, lists) = (self.names, &mut self.lists);
         let known = if is_java { java } else { other };
-        known.get(frame.text, || {
-            let start = lists.len();
-            let (name, module) = (text(frame.name), text(frame.module));
-            // A name in parentheses is that of the process.
-            if !name.starts_with('(') || is_namespace(&name, 0) {
-                for (at, part) in name.split("->").enumerate() {
-                    lists.push(named(names, part, &module, is_java, at > 0));
-                }
-            }
-            List { start, count: lists.len() - start }
-        })
+        let (names, lists) = (self.names, &mut self.lists);
+        known.get(line, || Frame::parse(line).map(|frame| list(names, lists, &frame, is_java)))
     }
+}
+
+/// Appends the frames of a line to `lists`, outermost first.
+fn list(names: &Names, lists: &mut Vec<FrameId>, frame: &Frame<'_>, is_java: bool) -> List {
+    let start = lists.len();
+    let (name, module) = (text(frame.name), text(frame.module));
+    // A name in parentheses is that of the process.
+    if !name.starts_with('(') || is_namespace(&name, 0) {
+        for (at, part) in name.split("->").enumerate() {
+            lists.push(named(names, part, &module, is_java, at > 0));
+        }
+    }
+    List { start, count: lists.len() - start }
 }
 
 /// Returns the frame of a function.

@@ -8,7 +8,7 @@ use crate::formats::FormatError;
 use crate::formats::packed::HEAD;
 use crate::formats::protobuf::{Fields, Value};
 use crate::formats::reading::{DEEPEST, Destination, Opened, frame_at, unit_called};
-use crate::profile::{EventSource, EventStatus, FrameId, FrameKind, Sample, Thread, ThreadIndex, Unit};
+use crate::profile::{EventSource, EventStatus, FrameId, FrameKind, Sample, StackId, Thread, ThreadIndex, Unit};
 
 /// Most kinds of values in a file.
 const MOST_TYPES: usize = 60;
@@ -66,8 +66,15 @@ pub(in crate::formats) fn open(input: &mut dyn BufRead, into: &mut Destination<'
     let mut fields = Fields::of(&bytes);
     let tables = Tables::of(&mut fields)?;
     let cut = fields.is_damaged().then(|| bytes.len() - fields.left());
-    let mut reader =
-        Reader { into, tables: &tables, functions: FxHashMap::default(), locations: FxHashMap::default(), skipped: 0 };
+    let mut reader = Reader {
+        into,
+        tables: &tables,
+        functions: FxHashMap::default(),
+        locations: FxHashMap::default(),
+        frames: Vec::new(),
+        last: Default::default(),
+        skipped: 0,
+    };
     reader.samples(&bytes)?;
     let skipped = reader.skipped;
     let profile = &mut *into.profile;
@@ -199,8 +206,12 @@ struct Reader<'a, 'b, 'c> {
     into: &'a mut Destination<'b>,
     tables: &'c Tables<'c>,
     functions: FxHashMap<(u64, u64, u64, bool), FrameId>,
-    /// The frames of each location, outermost first.
-    locations: FxHashMap<u64, Vec<FrameId>>,
+    /// The frames of each location: a part of `frames`.
+    locations: FxHashMap<u64, (usize, usize)>,
+    /// Frames, outermost first.
+    frames: Vec<FrameId>,
+    /// The locations of the last sample, innermost first; and the stacks that end at them, outermost first.
+    last: (Vec<u64>, Vec<StackId>),
     /// Values below 0.
     skipped: u64,
 }
@@ -212,14 +223,13 @@ impl Reader<'_, '_, '_> {
         for of in &self.tables.types {
             self.into.profile.set_unit(of.status.source, of.unit);
         }
-        let (mut locations, mut values, mut frames) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut locations, mut values) = (Vec::new(), Vec::new());
         for (at, (number, value)) in Fields::of(bytes).enumerate() {
             if number != SAMPLE {
                 continue;
             }
             locations.clear();
             values.clear();
-            frames.clear();
             for (number, value) in Fields::of(value.bytes()) {
                 match number {
                     1 => value.numbers(|id| locations.push(id)),
@@ -233,21 +243,38 @@ impl Reader<'_, '_, '_> {
                     format!("its field {at} is a sample of {} frames with {values} values of {types} kinds", locations.len());
                 return Err(FormatError::Pprof { what });
             }
-            for id in locations.iter().rev() {
-                if !self.locations.contains_key(id) {
-                    let new = self.location(*id);
-                    self.locations.insert(*id, new);
-                }
-                frames.extend(self.locations.get(id).into_iter().flatten().copied());
-            }
-            self.sample(thread, &frames, &values);
+            let stack = self.stack(&mut locations);
+            self.sample(thread, stack, &values);
         }
         Ok(())
     }
 
-    fn sample(&mut self, thread: ThreadIndex, frames: &[FrameId], values: &[i64]) {
+    /// Returns the stack of these locations, innermost first, and leaves other ones in their place. The frames that it shares with the last
+    /// sample's stack are not looked up again.
+    fn stack(&mut self, locations: &mut Vec<u64>) -> StackId {
+        let shared = self.last.0.iter().rev().zip(locations.iter().rev()).take_while(|(last, now)| last == now).count();
+        self.last.1.truncate(shared);
+        let mut stack = self.last.1.last().copied().unwrap_or_default();
+        for id in locations.iter().rev().skip(shared) {
+            let (start, end) = match self.locations.get(id) {
+                Some(range) => *range,
+                None => {
+                    let new = self.location(*id);
+                    let range = (self.frames.len(), self.frames.len() + new.len());
+                    self.frames.extend(new);
+                    *self.locations.entry(*id).or_insert(range)
+                }
+            };
+            let frames = self.frames.get(start..end).unwrap_or_default();
+            stack = frames.iter().fold(stack, |stack, frame| self.into.profile.stacks.child(stack, *frame));
+            self.last.1.push(stack);
+        }
+        std::mem::swap(&mut self.last.0, locations);
+        stack
+    }
+
+    fn sample(&mut self, thread: ThreadIndex, stack: StackId, values: &[i64]) {
         let profile = &mut *self.into.profile;
-        let stack = profile.stacks.intern(frames.iter().copied());
         // How often the stack was seen is a count, usually the first value.
         let is_count = |of: &Type| matches!(of.unit, Unit::Samples | Unit::Events);
         let seen = self.tables.types.iter().zip(values).find(|(of, _)| is_count(of)).map_or(1, |(_, value)| *value);

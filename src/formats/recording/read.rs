@@ -91,7 +91,6 @@ struct Reader<'a, 'b> {
     recordings: usize,
     ended: usize,
     last: Timestamp,
-    is_ordered: bool,
 }
 
 impl<'a, 'b> Reader<'a, 'b> {
@@ -110,7 +109,6 @@ impl<'a, 'b> Reader<'a, 'b> {
             recordings: 0,
             ended: 0,
             last: Timestamp(0),
-            is_ordered: true,
         }
     }
 
@@ -297,7 +295,6 @@ impl<'a, 'b> Reader<'a, 'b> {
         for _ in 0..chunk.rows {
             time = time.saturating_add(times.next()?);
             let at = moved(time, shift);
-            self.is_ordered &= at >= self.last;
             self.last = self.last.max(at);
             let sample = Sample {
                 time: at,
@@ -414,9 +411,7 @@ impl<'a, 'b> Reader<'a, 'b> {
     fn finish(mut self, end: End) -> Result<Opened, FormatError> {
         self.end_recording();
         let profile = &mut *self.into.profile;
-        if !self.is_ordered {
-            profile.samples.sort();
-        }
+        profile.samples.sort();
         if profile.samples.is_empty() {
             return Err(FormatError::NoSamples);
         }

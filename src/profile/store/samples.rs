@@ -251,6 +251,9 @@ impl SampleStore {
 
     /// Orders the samples by time. Samples of the same time keep their order.
     pub(crate) fn sort(&mut self) {
+        if self.slices_from(0).flatten().is_sorted_by_key(|sample| sample.time) {
+            return;
+        }
         let mut all: Vec<Sample> = self.slices_from(0).flatten().copied().collect();
         *self = SampleStore { first: self.first, ..SampleStore::default() };
         all.sort_by_key(|sample| sample.time);
