@@ -1,9 +1,9 @@
-//! Costs of flametop as one table, beside perf, flamelens, lightswitch and py-spy on the same machine. Whole processes are measured. The
+//! Costs of flametop as one table, beside perf, flamelens, inferno, lightswitch and py-spy on the same machine. Whole processes are measured. The
 //! targets come from the issues.
 //!
 //! ```text
-//! make bench                 everything, about sixteen minutes
-//! make bench ROW=view        one row: view, keys, live-keys, first, record, live, unwind, names, events, cold, languages
+//! make bench                 everything, about twenty minutes
+//! make bench ROW=view        one row: view, keys, live-keys, first, record, live, unwind, names, events, cold, languages, formats
 //! ```
 //!
 //! The kernel counts CPU and memory of a process (`/proc/PID/stat`, `VmHWM`; `wait4` for processes that end without a key). The time of BPF
@@ -25,6 +25,7 @@ mod cold;
 #[path = "../../tests/common/mod.rs"]
 mod common;
 mod events;
+mod formats;
 mod languages;
 mod names;
 mod print;
@@ -50,7 +51,7 @@ const KEY_TARGET: f64 = 16.0;
 /// A row's name, and the function that measures it.
 type Row = (&'static str, fn(&mut Table));
 
-const ROWS: [Row; 11] = [
+const ROWS: [Row; 12] = [
     ("view", view),
     ("keys", keys),
     ("live-keys", live_keys),
@@ -62,6 +63,7 @@ const ROWS: [Row; 11] = [
     ("events", events::events),
     ("cold", cold::cold),
     ("languages", languages::languages),
+    ("formats", formats::formats),
 ];
 
 fn main() {

@@ -64,7 +64,7 @@ pub(crate) fn names(table: &mut Table) {
     });
 }
 
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
