@@ -14,6 +14,9 @@ use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 /// Number of first bytes that are enough to recognize a format.
 pub(super) const HEAD: usize = 4096;
 
+/// The first bytes of a frame of zstd.
+pub(super) const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+
 /// Most times that a file is compressed.
 const MOST_LAYERS: usize = 2;
 
@@ -68,7 +71,7 @@ impl Packing {
     fn of(head: &[u8]) -> Option<Packing> {
         match head {
             [0x1f, 0x8b, ..] => Some(Packing::Gzip),
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Packing::Zstd),
+            head if head.starts_with(ZSTD) => Some(Packing::Zstd),
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Packing::Xz),
             _ => None,
         }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use rustc_hash::FxBuildHasher;
 
 use crate::formats::FormatError;
+use crate::formats::packed::{ZSTD, unpack};
 use crate::profile::BuildId;
 
 use super::record::{Attribute, kinds::FIRST_OF_PERF};
@@ -21,6 +22,8 @@ mod kinds {
     pub(super) const ATTRIBUTE: u32 = 64;
     pub(super) const BUILD_ID: u32 = 67;
     pub(super) const FEATURE: u32 = 80;
+    pub(super) const COMPRESSED: u32 = 81;
+    pub(super) const COMPRESSED_2: u32 = 83;
 }
 
 /// Bits of features.
@@ -33,6 +36,9 @@ mod features {
     pub(super) const EVENTS: u32 = 12;
     pub(super) const CLOCK: u32 = 29;
 }
+
+/// An empty block that ends a frame of zstd (RFC 8878, 3.1.1.2).
+const LAST_BLOCK: [u8; 3] = [1, 0, 0];
 
 /// An event that was recorded.
 pub(super) struct Event {
@@ -82,7 +88,7 @@ pub(super) struct Container {
 
 impl Container {
     /// Takes the whole file.
-    pub(super) fn new(bytes: Vec<u8>) -> Result<Container, FormatError> {
+    pub(super) fn new(mut bytes: Vec<u8>) -> Result<Container, FormatError> {
         let mut file = Container {
             bytes: Vec::new(),
             events: Vec::new(),
@@ -104,6 +110,9 @@ impl Container {
         if file.events.is_empty() {
             return Err(nonsense("it tells no events"));
         }
+        let packed = bytes.len();
+        bytes.append(&mut file.unpacked(&bytes));
+        file.read_records(&bytes, packed, bytes.len());
         file.bytes = bytes;
         Ok(file)
     }
@@ -204,6 +213,26 @@ impl Container {
             at = record.end;
             self.records.push(record);
         }
+    }
+
+    /// Unpacks the records that `perf record -z` has packed. Together they are one frame of zstd, without its end.
+    fn unpacked(&self, bytes: &[u8]) -> Vec<u8> {
+        let body = |record: &Record| bytes.get(record.start..record.end).unwrap_or_default();
+        let parts = self.records.iter().filter_map(|record| match record.kind {
+            kinds::COMPRESSED => Some(body(record)),
+            // | size 8 | bytes, padded |
+            kinds::COMPRESSED_2 => body(record).get(8..)?.get(..usize::try_from(number(body(record), 0)?).ok()?),
+            _ => None,
+        });
+        let packed: Vec<u8> = parts.flatten().chain(&LAST_BLOCK).copied().collect();
+        let mut unpacked = Vec::new();
+        if packed.starts_with(ZSTD)
+            && let Ok(mut content) = unpack(&*packed)
+        {
+            // What came before an error stays.
+            drop(content.content.read_to_end(&mut unpacked));
+        }
+        unpacked
     }
 
     fn add_event(&mut self, attribute: &[u8], ids: &[u8]) -> Result<(), FormatError> {
