@@ -50,7 +50,7 @@ pub use about::{About, Problem};
 pub use glance::{Glance, glance};
 pub use open::open;
 pub use options::SaveOptions;
-pub use reading::{Destination, Kernel, Opened, ThisMachine};
+pub use reading::{CodeAt, Destination, Kernel, Opened, StackCopy, StackWalker, ThisMachine};
 pub use sink::Sink;
 pub use table::Format;
 

@@ -5,7 +5,8 @@ use std::io::BufRead;
 use super::FormatError;
 use super::about::About;
 use crate::profile::{
-    BuildId, EventSource, FileNamespace, Frame, FrameId, LabelId, Names, Object, ObjectKind, Processes, Profile, Timestamp, Unit,
+    BuildId, EventSource, FileNamespace, FileOffset, Frame, FrameId, LabelId, Names, Object, ObjectId, ObjectKind, Processes,
+    Profile, Timestamp, Unit, UserEnd,
 };
 
 /// Most frames of a stack that a file may bring. The deepest stack that flametop takes has about 7,000.
@@ -32,13 +33,52 @@ pub struct ThisMachine {
     pub files: FileNamespace,
     /// Whether this kernel runs here.
     pub runs_here: fn(&Kernel<'_>) -> bool,
+    /// Makes the walker of copied stacks.
+    pub walker: fn() -> Option<Box<dyn StackWalker>>,
 }
 
 impl Default for ThisMachine {
-    /// A machine that knows no kernel.
+    /// A machine that knows no kernel and walks no stacks.
     fn default() -> ThisMachine {
-        ThisMachine { files: FileNamespace::default(), runs_here: |_| false }
+        ThisMachine { files: FileNamespace::default(), runs_here: |_| false, walker: || None }
     }
+}
+
+/// A thread's registers, and a copy of the memory of its stack.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StackCopy<'a> {
+    /// The program counter.
+    pub pc: u64,
+    /// General registers by their DWARF numbers.
+    pub registers: [u64; 32],
+    /// A bit for each register that is known.
+    pub known: u32,
+    /// The memory from the stack pointer on.
+    pub memory: &'a [u8],
+}
+
+/// The code at an address of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CodeAt {
+    /// A place in an object.
+    File(ObjectId, FileOffset),
+    /// Code of no file.
+    NoFile,
+    /// No code.
+    Nothing,
+}
+
+/// Walks copied stacks.
+pub trait StackWalker {
+    /// Appends the frames of a stack, innermost first: the address of each, and whether a call returns there. Returns why the walk ended.
+    /// `code` says what was mapped where.
+    fn walk(
+        &mut self,
+        names: &Names,
+        copy: &StackCopy<'_>,
+        code: &dyn Fn(u64) -> CodeAt,
+        frames: &mut Vec<(u64, bool)>,
+    ) -> UserEnd;
 }
 
 /// A kernel of one boot.

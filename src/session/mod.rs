@@ -46,6 +46,7 @@ mod sampling;
 mod save_samples;
 pub(crate) mod screen;
 mod shared;
+mod stack_copies;
 #[cfg(feature = "live")]
 mod status;
 mod terminal;

@@ -15,6 +15,7 @@ use crate::profile::{Capabilities, Engine, Grouping, Profile, Query, Timestamp};
 use crate::session::clock::now;
 use crate::session::fetch;
 use crate::session::shared::Shared;
+use crate::session::stack_copies::CopyWalker;
 use crate::symbolize;
 use crate::ui::format_grouped;
 
@@ -95,7 +96,7 @@ fn read(file: &Path, shared: &Shared, profile: &RwLock<Profile>, before: Option<
     let mut before = before.map(locks::write);
     let (names, processes) = (&*shared.names(), &*shared.processes);
     let runs_here = |kernel: &Kernel<'_>| symbolize::runs_here(kernel.build_id, kernel.symbol, kernel.address);
-    let machine = ThisMachine { files: symbolize::own_files(), runs_here };
+    let machine = ThisMachine { files: symbolize::own_files(), runs_here, walker: CopyWalker::boxed };
     open(input, &mut Destination { names, processes, profile: &mut profile, before: before.as_deref_mut(), machine })
         .with_context(what)
 }

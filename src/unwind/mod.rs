@@ -13,6 +13,7 @@
 //! - `machine_code`: what code does to its stack, where nothing else tells.
 //! - [`table`]: rules, rows, and the table as BPF reads it.
 //! - [`walk`]: the walk of a copied stack, by the same rules.
+//! - `recorded`: the tables for stacks that another program has copied.
 //! - [`check`]: the same tables compared with what gimli reads.
 //!
 //! Pure: bytes in, rows out. Every address of an object has a rule, a reason why it has none, or is a gap. A rule says the same
@@ -27,6 +28,7 @@ pub(crate) mod debug_frame_files;
 pub(crate) mod go;
 pub(crate) mod known_code;
 pub(crate) mod machine_code;
+pub(crate) mod recorded;
 pub(crate) mod sections;
 pub mod table;
 #[cfg(test)]

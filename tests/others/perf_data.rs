@@ -235,9 +235,28 @@ void run(void) { for (int i = 0; i < 6000; i++) { middle(i); reading(); } ask(23
 __asm__(\".globl _start\\n_start: xor %ebp, %ebp\\n and $-16, %rsp\\n call run\\n nop\\n\");
 ";
 
-/// perf's own text of the same file is the oracle.
 #[test]
 fn a_file_has_the_stacks_that_perf_script_prints() {
+    let with_frame_pointers = ["-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"];
+    let ours = compared_with_perf_script(&with_frame_pointers, &["--call-graph", "fp"]);
+    assert!(ours.contains(";leaf "), "{ours}");
+    let packed = compared_with_perf_script(&with_frame_pointers, &["--call-graph", "fp", "-z"]);
+    assert!(packed.contains(";leaf "), "{packed}");
+}
+
+/// Copies of stacks are walked by our own tables, and by perf's own unwinder.
+#[test]
+fn copies_of_stacks_have_the_frames_that_perf_script_prints() {
+    let ours = compared_with_perf_script(
+        &["-fomit-frame-pointer", "-fasynchronous-unwind-tables", "-Wl,--eh-frame-hdr"],
+        &["--call-graph", "dwarf,4096"],
+    );
+    assert!(ours.contains(";_start;run;middle;leaf "), "{ours}");
+    assert!(ours.lines().any(|line| line.contains(";_start;run;reading;") && line.contains("do_syscall_64")), "{ours}");
+}
+
+/// Returns the folded stacks of a recording of [`PROGRAM`]. perf's own text of the same file is the oracle.
+fn compared_with_perf_script(compiled: &[&str], options: &[&str]) -> String {
     let place = tempfile::tempdir().unwrap();
     std::fs::write(place.path().join("busy.c"), PROGRAM).unwrap();
     let run = |words: &[&str]| {
@@ -247,18 +266,9 @@ fn a_file_has_the_stacks_that_perf_script_prints() {
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
         output.stdout
     };
-    run(&[
-        "gcc",
-        "-O1",
-        "-static",
-        "-nostdlib",
-        "-fno-omit-frame-pointer",
-        "-mno-omit-leaf-frame-pointer",
-        "busy.c",
-        "-o",
-        "busy",
-    ]);
-    run(&["perf", "record", "-q", "--no-buildid-cache", "-e", "cpu-clock", "-F", "999", "-g", "-o", "busy.data", "./busy"]);
+    run(&[&["gcc", "-O1", "-static", "-nostdlib", "busy.c", "-o", "busy"], compiled].concat());
+    let record = ["perf", "record", "-q", "--no-buildid-cache", "-e", "cpu-clock", "-F", "999", "-o", "busy.data"];
+    run(&[&record[..], options, &["./busy"]].concat());
     std::fs::write(place.path().join("busy.perf"), run(&["perf", "script", "--no-inline", "-F", "+pid", "-i", "busy.data"]))
         .unwrap();
     let of = |name: &str| sorted(&convert::converted(place.path(), &[name, "-", "--no-annotations"]));
@@ -267,8 +277,8 @@ fn a_file_has_the_stacks_that_perf_script_prints() {
         |text: String| text.lines().filter(|line| !line.contains("bpf")).map(|line| format!("{line}\n")).collect::<String>();
     let (ours, theirs) = (lasting(of("busy.data")), lasting(of("busy.perf")));
     assert_eq!(ours, theirs, "{ours}\n\n{theirs}");
-    assert!(ours.contains(";leaf "), "{ours}");
     assert!(ours.lines().any(|line| line.contains(";reading;") && line.contains("do_syscall_64")), "{ours}");
+    ours
 }
 
 /// A file may claim the same bytes many times. They take neither time nor memory each time.

@@ -12,6 +12,9 @@
 //! The file has no names. The reader makes frames of files and of the kernel, and [`Opened::wanted`](super::Opened::wanted) lists them: the
 //! caller finds their names on this machine. A file with the same path and another build id is another file. Addresses of a kernel that
 //! does not run here have no names.
+//!
+//! A sample may have a copy of its registers and of its stack's memory, in place of its user frames (`--call-graph dwarf`). The
+//! [`StackWalker`](super::StackWalker) of the caller finds the frames, by the unwind tables of the same files.
 
 mod container;
 mod read;

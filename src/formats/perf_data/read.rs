@@ -7,10 +7,10 @@ use rustc_hash::FxHashMap;
 use crate::formats::FormatError;
 use crate::formats::about::About;
 use crate::formats::perf_script::unit_of;
-use crate::formats::reading::{DEEPEST, Destination, Kernel, Opened};
+use crate::formats::reading::{CodeAt, DEEPEST, Destination, Kernel, Opened, StackWalker};
 use crate::profile::{
-    BuildId, Cpu, EventSource, EventStatus, FileOffset, Frame, FrameId, FrameKind, KernelAddress, LabelId, Object, ObjectKind,
-    Sample, Tgid, Thread, Tid, Timestamp, Unit, sanitize,
+    BuildId, Cpu, EventSource, EventStatus, FileOffset, Frame, FrameId, FrameKind, KernelAddress, LabelId, Object, ObjectId,
+    ObjectKind, Sample, Tgid, Thread, Tid, Timestamp, Unit, UserEnd, sanitize,
 };
 
 use super::container::{Container, Event, Record, nonsense};
@@ -32,6 +32,9 @@ pub(in crate::formats) fn open(input: &mut dyn BufRead, into: &mut Destination<'
     let file = Container::new(bytes)?;
     let sources =
         file.events.iter().take(MOST_SOURCES).map(|event| Source { name: name_of(event), ..Source::default() }).collect();
+    // Registers have other numbers on other machines, and their files are not here.
+    let is_like_this = file.system.split_whitespace().nth(1).is_none_or(|machine| machine == std::env::consts::ARCH);
+    let walker = is_like_this.then(into.machine.walker).flatten();
     let mut reader = Reader {
         file: &file,
         into,
@@ -41,6 +44,8 @@ pub(in crate::formats) fn open(input: &mut dyn BufRead, into: &mut Destination<'
         kernel_runs_here: None,
         wanted: Vec::new(),
         stack: Vec::new(),
+        walker,
+        walked: Vec::new(),
         seen: Seen::default(),
     };
     for (time, record) in file.in_order() {
@@ -96,6 +101,9 @@ struct Reader<'a, 'b> {
     wanted: Vec<FrameId>,
     /// Frames of the sample that is being read, innermost first.
     stack: Vec<FrameId>,
+    walker: Option<Box<dyn StackWalker>>,
+    /// Frames of a copied stack: see [`StackWalker::walk`].
+    walked: Vec<(u64, bool)>,
     seen: Seen,
 }
 
@@ -166,6 +174,7 @@ impl Reader<'_, '_> {
         let path = String::from_utf8_lossy(path);
         if !is_file || path.starts_with("/dev/") || path.starts_with("/SYSV") {
             let (name, kind) = match &*path {
+                "[vdso]" if self.kernel_runs_here == Some(true) => return Code::Of(ObjectId::VDSO),
                 "[vdso]" => ("[vdso]", FrameKind::User),
                 "[vsyscall]" => ("[vsyscall]", FrameKind::User),
                 _ => ("[anon]", FrameKind::Jit),
@@ -205,7 +214,7 @@ impl Reader<'_, '_> {
         let process = self.comms.get(&tgid).copied().unwrap_or(name);
         let thread = Thread { tgid: Tgid(tgid), tid: Tid(tid), process, name, ..Thread::default() };
         self.stack.clear();
-        self.frames(misc & record::MODE, sample);
+        let user_end = self.frames(misc & record::MODE, sample);
         let stack = self.into.profile.stacks.intern(self.stack.iter().rev().copied());
         let sample = Sample {
             time: Timestamp(time),
@@ -214,18 +223,20 @@ impl Reader<'_, '_> {
             cpu: Cpu(sample.cpu.and_then(|cpu| u16::try_from(cpu).ok()).unwrap_or(0)),
             weight,
             source: source_of(number),
+            user_end,
             ..Sample::default()
         };
         self.into.profile.samples.add(sample);
     }
 
-    /// Puts the sample's frames on the stack, innermost first.
-    fn frames(&mut self, mut mode: u16, sample: &RawSample<'_>) {
-        self.seen.copies += u64::from(sample.has_copy);
+    /// Puts the sample's frames on the stack, innermost first. Returns why its user stack ends, if that is known.
+    fn frames(&mut self, mut mode: u16, sample: &RawSample<'_>) -> UserEnd {
+        let copy = sample.copy.filter(|_| self.walker.is_some() && !sample.chain().any(|address| address == USER_MARK));
+        self.seen.copies += u64::from(sample.has_copy && copy.is_none());
         let mut in_other_kernel = false;
         // The first address of each address space is that of the instruction that ran.
         let mut is_return = false;
-        let alone = sample.address.filter(|_| sample.chain().len() == 0);
+        let alone = sample.address.filter(|_| sample.chain().len() == 0 && (copy.is_none() || mode != record::USER));
         for address in sample.chain().chain(alone) {
             match address {
                 KERNEL_MARK => (mode, is_return) = (record::KERNEL, false),
@@ -242,6 +253,21 @@ impl Reader<'_, '_> {
             }
         }
         self.seen.in_other_kernel += u64::from(in_other_kernel);
+        let (Some(copy), Some(walker)) = (copy, &mut self.walker) else { return UserEnd::Unspecified };
+        let spaces = &self.spaces;
+        let code = |address| match spaces.find(sample.tgid, address) {
+            Some((Mapping { code: Code::Of(object), .. }, offset)) => CodeAt::File(object, FileOffset(offset)),
+            Some((Mapping { code: Code::Frame(_), .. }, _)) => CodeAt::NoFile,
+            None => CodeAt::Nothing,
+        };
+        let mut walked = std::mem::take(&mut self.walked);
+        walked.clear();
+        let end = walker.walk(self.into.names, &copy, &code, &mut walked);
+        for (address, is_return) in &walked {
+            self.frame(sample.tgid, record::USER, *address, *is_return);
+        }
+        self.walked = walked;
+        end
     }
 
     /// Puts a frame on the stack. Returns whether it is of a kernel that does not run here.
@@ -319,7 +345,7 @@ impl Reader<'_, '_> {
         remark(spaces.without, "processes have no files: too many were forked from large ones");
         remark(
             seen.copies,
-            "user stacks have only their innermost frame: they are copies of memory (--call-graph dwarf), and `perf script -F +pid | flametop view -` shows them whole",
+            "user stacks have only their innermost frame: their copies of memory (--call-graph dwarf) are of a 32-bit program or of another kind of machine",
         );
         remark(
             seen.in_other_kernel,

@@ -1,5 +1,7 @@
 //! Reads one record of the kernel. Its shape depends on its event's attribute.
 
+use crate::formats::reading::StackCopy;
+
 /// Bits of what a sample has, in `struct perf_event_attr`.
 mod has {
     pub(super) const ADDRESS: u64 = 1 << 0;
@@ -33,6 +35,24 @@ const OF_EXEC: u16 = 1 << 13;
 const HAS_BUILD_ID: u16 = 1 << 14;
 /// A mapping of data, in its old record.
 const OF_DATA: u16 = 1 << 13;
+
+/// `PERF_SAMPLE_REGS_ABI_64`.
+const ABI_64: u64 = 2;
+/// The kernel's number of the program counter (`enum perf_event_x86_regs`, `enum perf_event_arm_regs`).
+const PC: u32 = if cfg!(target_arch = "aarch64") { 32 } else { 8 };
+
+/// Returns the DWARF number of a general register with this number of the kernel's.
+fn dwarf_number(number: u32) -> Option<usize> {
+    // ax, bx, cx, dx, si, di, bp, sp.
+    const X86: [usize; 8] = [0, 3, 2, 1, 4, 5, 6, 7];
+    match number {
+        0..32 if cfg!(target_arch = "aarch64") => Some(number as usize),
+        _ if cfg!(target_arch = "aarch64") => None,
+        // r8 to r15.
+        16..24 => Some(number as usize - 8),
+        _ => X86.get(number as usize).copied(),
+    }
+}
 
 /// `PROT_EXEC`.
 const EXECUTABLE: u32 = 4;
@@ -168,13 +188,43 @@ impl Attribute {
             let each = if self.branches & WITH_COUNTERS != 0 { 32 } else { 24 };
             fields.bytes(count.checked_mul(each)?)?;
         }
-        if has(has::USER_REGISTERS) && fields.number()? != 0 {
-            fields.bytes(u64::from(self.user_registers.count_ones()) * 8)?;
+        let mut registers = None;
+        if has(has::USER_REGISTERS) {
+            let abi = fields.number()?;
+            let values = if abi != 0 { fields.bytes(u64::from(self.user_registers.count_ones()) * 8)? } else { &[] };
+            registers = self.registers(values).filter(|_| abi == ABI_64);
         }
         if has(has::USER_STACK) {
-            sample.has_copy = fields.number()? > 0;
+            let size = fields.number()?;
+            if size > 0 {
+                let memory = fields.bytes(size)?;
+                let copied = usize::try_from(fields.number()?).unwrap_or(usize::MAX).min(memory.len());
+                let memory = memory.get(..copied)?;
+                sample.has_copy = copied > 0;
+                sample.copy = registers.filter(|_| copied > 0).map(|registers| StackCopy { memory, ..registers });
+            }
         }
         Some(sample)
+    }
+
+    /// Returns the registers of this machine's architecture, without memory. `None` if the program counter or the stack pointer is missing.
+    fn registers(&self, values: &[u8]) -> Option<StackCopy<'static>> {
+        let mut copy = StackCopy::default();
+        let mut has_pc = false;
+        let numbers = (0..64).filter(|number| self.user_registers >> number & 1 != 0);
+        for (number, value) in numbers.zip(values.as_chunks::<8>().0) {
+            let value = u64::from_le_bytes(*value);
+            if number == PC {
+                (copy.pc, has_pc) = (value, true);
+            } else if let Some(number) = dwarf_number(number)
+                && let Some(place) = copy.registers.get_mut(number)
+            {
+                *place = value;
+                copy.known |= 1 << number;
+            }
+        }
+        let sp = if cfg!(target_arch = "aarch64") { 31 } else { 7 };
+        (has_pc && copy.known >> sp & 1 != 0).then_some(copy)
     }
 
     /// Whether samples have a time.
@@ -195,6 +245,8 @@ pub(super) struct RawSample<'a> {
     chain: &'a [u8],
     /// Whether it has a copy of the memory of its user stack.
     pub(super) has_copy: bool,
+    /// That copy, if it can be walked.
+    pub(super) copy: Option<StackCopy<'a>>,
 }
 
 impl RawSample<'_> {
