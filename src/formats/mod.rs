@@ -96,6 +96,21 @@ pub enum FormatError {
         /// How many lines were tried.
         lines: u64,
     },
+    /// Most lines were no stacks.
+    #[error(
+        "only {stacks} of {lines} lines are folded stacks, such as `main;parse;read 42`, so this is another kind of file; line {first} is \
+         `{text}`"
+    )]
+    FewStacks {
+        /// How many lines were stacks.
+        stacks: u64,
+        /// How many lines were tried.
+        lines: u64,
+        /// The first line that was none, counted from 1.
+        first: u64,
+        /// The beginning of that line.
+        text: String,
+    },
     /// A line without an end.
     #[error("line {line} is longer than {} MiB, so this is not a file of folded stacks", limit >> 20)]
     LineTooLong {

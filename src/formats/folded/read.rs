@@ -71,6 +71,9 @@ const FIRST_BYTES: usize = 1 << 20;
 /// Counts with fractions are multiplied by ten until the smallest is at least this, or all are whole numbers.
 const LEAST_COUNT: u64 = 100;
 
+/// Most bytes of a line that an error quotes.
+const MOST_QUOTED: usize = 60;
+
 /// The kind of counts in a file.
 #[derive(Clone, Copy, Default, Debug)]
 struct Counts {
@@ -111,7 +114,7 @@ impl Counts {
 ///
 /// # Errors
 ///
-/// Fails if the input cannot be read, is known to be of another format, or contains no stack. A line above 64 MiB is an error. So
+/// Fails if the input cannot be read, is known to be of another format, or has two lines that are none for each stack. A line above 64 MiB is an error. So
 /// is a sum of counts above about 9·10¹⁸. Stacks that were read before the error may stay in `profile`.
 pub fn read(
     input: impl Read,
@@ -128,6 +131,7 @@ pub fn read(
     }
     let counts = Counts::of(first.iter().map(|(line, _)| &**line));
     let mut reader = FoldedReader {
+        nonsense: String::new(),
         counts,
         now: Side::new(names, profile),
         before: before.filter(|_| counts.are_two).map(|before| Side::new(names, before)),
@@ -157,10 +161,14 @@ pub fn read(
     reader.finish();
     let mut report = reader.report;
     report.lines = lines.number();
-    if report.stacks == 0 {
-        return Err(FormatError::NoStacks { lines: report.lines });
+    match report.first_nonsense {
+        _ if report.stacks == 0 => Err(FormatError::NoStacks { lines: report.lines }),
+        Some(first) if report.nonsense / 2 >= report.stacks => {
+            let lines = report.nonsense + report.stacks;
+            Err(FormatError::FewStacks { stacks: report.stacks, lines, first, text: reader.nonsense })
+        }
+        _ => Ok(report),
     }
-    Ok(report)
 }
 
 /// Reads folded stacks into the tables, as [`read`] does.
@@ -185,6 +193,8 @@ pub(in crate::formats) fn open(input: &mut dyn BufRead, into: &mut Destination<'
 
 /// Processes the lines one by one.
 struct FoldedReader<'a> {
+    /// The beginning of the first line that is no stack.
+    nonsense: String,
     counts: Counts,
     now: Side<'a>,
     before: Option<Side<'a>>,
@@ -222,7 +232,11 @@ impl FoldedReader<'_> {
             Err(Line::Blank) => {}
             Err(_) => {
                 self.report.nonsense += 1;
-                self.report.first_nonsense.get_or_insert(number);
+                if self.report.first_nonsense.is_none() {
+                    self.report.first_nonsense = Some(number);
+                    let text = String::from_utf8_lossy(line.get(..MOST_QUOTED).unwrap_or(line)).into_owned();
+                    self.nonsense = crate::profile::sanitize(text.trim()).into_owned();
+                }
             }
         }
         Ok(())
@@ -572,6 +586,11 @@ mod tests {
     #[test]
     fn a_file_without_a_stack_says_what_was_expected() {
         let mut profile = Profile::fixed(Capabilities::STACKS);
+        let error = read(&b"a;b 3\n  {\n \"endValue\": \x1b14,\n}\n"[..], &Names::default(), &mut profile, None).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "only 1 of 4 lines are folded stacks, such as `main;parse;read 42`, so this is another kind of file; line 2 is `{`"
+        );
         let error = read(&b"hello\nworld\n"[..], &Names::default(), &mut profile, None).unwrap_err();
         assert!(error.to_string().starts_with("none of the 2 lines is a folded stack; expected frames joined by"), "{error}");
     }
