@@ -4,19 +4,15 @@
 
 use std::io::Read;
 use std::path::Path;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use ureq::config::Config;
 
-use super::terminal::tell;
+use super::terminal::Waiting;
 
 /// How long a connection may take.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
-/// How often a line says that the program has not answered.
-const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Returns the address, if this is one and no file.
 pub(super) fn address(file: &Path) -> Option<&str> {
@@ -39,7 +35,8 @@ pub(super) fn get(address: &str) -> Result<impl Read + use<>> {
         .http_status_as_error(false)
         .timeout_connect(Some(CONNECTED_WITHIN))
         .user_agent(concat!("flametop/", env!("CARGO_PKG_VERSION")));
-    let waiting = Waiting::begin(server(address).to_owned());
+    let server_name = server(address).to_owned();
+    let waiting = Waiting::begin(move |since| format!("waiting for {server_name}: {} s (Ctrl-C ends)", since.as_secs()));
     let answer = config.build().new_agent().get(address).call();
     drop(waiting);
     let answer = answer.with_context(|| format!("failed to get {address}"))?;
@@ -48,33 +45,4 @@ pub(super) fn get(address: &str) -> Result<impl Read + use<>> {
         bail!("{} answers {} {}", server(address), status.as_str(), status.canonical_reason().unwrap_or_default());
     }
     Ok(answer.into_body().into_reader())
-}
-
-/// A line on the terminal that counts seconds. It goes when this is dropped.
-struct Waiting {
-    counter: Option<(Sender<()>, JoinHandle<()>)>,
-}
-
-impl Waiting {
-    fn begin(server: String) -> Waiting {
-        let (end, ended) = channel();
-        let begun = Instant::now();
-        let count = move || {
-            while ended.recv_timeout(TELL_EVERY) == Err(RecvTimeoutError::Timeout) {
-                tell(&format!("waiting for {server}: {} s (Ctrl-C ends)", begun.elapsed().as_secs()));
-            }
-            tell("");
-        };
-        let thread = std::thread::Builder::new().name("flametop-wait".to_owned()).spawn(count);
-        Waiting { counter: thread.ok().map(|thread| (end, thread)) }
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        if let Some((end, thread)) = self.counter.take() {
-            drop(end);
-            drop(thread.join());
-        }
-    }
 }

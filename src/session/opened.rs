@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -11,11 +12,12 @@ use tokio::runtime::Handle;
 
 use crate::formats::{Destination, Kernel, Opened, Problem, ThisMachine, open};
 use crate::locks;
-use crate::profile::{Capabilities, Engine, Grouping, Profile, Query, Timestamp};
+use crate::profile::{Capabilities, Engine, Grouping, Profile, Query, Timestamp, sanitize};
 use crate::session::clock::now;
 use crate::session::fetch;
 use crate::session::shared::Shared;
 use crate::session::stack_copies::CopyWalker;
+use crate::session::terminal::Waiting;
 use crate::symbolize;
 use crate::ui::format_grouped;
 
@@ -56,7 +58,7 @@ impl OpenedFile {
             None if file == Path::new("-") => "standard input".to_owned(),
             None => file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
         };
-        let name = crate::profile::sanitize(&name).into_owned();
+        let name = sanitize(&name).into_owned();
         let end = opened.until.unwrap_or_else(now);
         let (capabilities, begin) = {
             let profile = locks::read(&shared.profile);
@@ -78,20 +80,45 @@ fn begin(profile: &Profile, end: Timestamp) -> Timestamp {
     clock.or(profile.samples.first_time().filter(|_| profile.capabilities().time)).unwrap_or(end)
 }
 
+/// Counts the bytes that are read.
+struct Counted {
+    input: Box<dyn Read>,
+    count: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(into)?;
+        self.count.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
 /// Reads a file. If `before` is given, the baseline of a difference goes into it.
 fn read(file: &Path, shared: &Shared, profile: &RwLock<Profile>, before: Option<&RwLock<Profile>>) -> Result<Opened> {
     let what = || if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() };
-    let input: Box<dyn Read> = if let Some(address) = fetch::address(file) {
-        Box::new(fetch::get(address)?)
-    } else if file == Path::new("-") {
-        Box::new(io::stdin().lock())
-    } else {
-        let opened = File::open(file).with_context(|| format!("failed to open {}", what()))?;
-        if opened.metadata().is_ok_and(|about| about.is_dir()) {
-            anyhow::bail!("{} is a directory; `flametop view` lists its files", what());
+    let fetched = fetch::address(file).map(fetch::get).transpose()?;
+    let (name, count) = (sanitize(&what()).into_owned(), Arc::new(AtomicU64::new(0)));
+    let (size, counted) = (std::fs::metadata(file).map_or(0, |about| about.len()), Arc::clone(&count));
+    let _waiting = Waiting::begin(move |since| {
+        let read = counted.load(Ordering::Relaxed);
+        match read.saturating_mul(100) / size.max(1) {
+            share @ ..100 if size > 0 => format!("reading {name}: {share} % (Ctrl-C ends)"),
+            _ => format!("reading {name}: {} MB, {:.1} s (Ctrl-C ends)", read / 1_000_000, since.as_secs_f64()),
         }
-        Box::new(opened)
+    });
+    let input: Box<dyn Read> = match fetched {
+        Some(answer) => Box::new(answer),
+        None if file == Path::new("-") => Box::new(io::stdin().lock()),
+        None => {
+            let opened = File::open(file).with_context(|| format!("failed to open {}", what()))?;
+            if opened.metadata().is_ok_and(|about| about.is_dir()) {
+                anyhow::bail!("{} is a directory; `flametop view` lists its files", what());
+            }
+            Box::new(opened)
+        }
     };
+    let input = Counted { input, count };
     let mut profile = locks::write(profile);
     let mut before = before.map(locks::write);
     let (names, processes) = (&*shared.names(), &*shared.processes);

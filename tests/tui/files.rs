@@ -106,7 +106,7 @@ fn profiles_of_a_directory_are_listed_opened_and_compared() {
     terminal.wait_for_text("3 files", SOON);
     terminal.keys("G");
     terminal.keys("Enter");
-    terminal.wait_for(|screen| !screen.contains("3 files"), SOON);
+    terminal.wait_for(|screen| screen.contains("pipe: 0 MB, ") && screen.contains("(Ctrl-C ends)"), SOON);
     terminal.keys("Ctrl-c");
     assert_eq!(terminal.wait_exit_within(SOON).exit_code(), 130);
     terminal.assert_restored();
