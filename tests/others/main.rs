@@ -10,6 +10,7 @@ mod json;
 mod otlp;
 mod perf_data;
 mod perf_script;
+mod pprof;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
