@@ -295,7 +295,7 @@ pub struct Record {
     /// Write to this file
     #[arg(short, long, value_name = "FILE", help = output_help(), help_heading = FILE)]
     pub output: Option<PathBuf>,
-    /// Write this kind of file, whatever its name ends in: svg, html, flametop, pprof, otlp, speedscope, firefox, folded
+    /// Write this kind of file, whatever its name ends in: svg, html, flametop, pprof, otlp, otlp.json, speedscope, firefox, tree, folded
     #[arg(long, value_name = "KIND", value_parser = parse_format, help_heading = FILE)]
     pub format: Option<Format>,
     /// Keep the last TIME in memory, and write it to a new .flametop file in the directory -o at SIGUSR1 and at the end: 90s, 10m, 2h

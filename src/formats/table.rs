@@ -15,6 +15,8 @@ pub enum Format {
     Svg,
     /// The same graph, with a table of functions.
     Html,
+    /// The tree of a view in JSON.
+    Tree,
     /// Folded stacks.
     Folded,
     /// All samples, with their times and threads.
@@ -23,6 +25,8 @@ pub enum Format {
     Pprof,
     /// A profile of OpenTelemetry.
     Otlp,
+    /// The same in JSON.
+    OtlpJson,
     /// The text of `perf script`.
     PerfScript,
     /// The file of `perf record`.
@@ -107,6 +111,17 @@ pub const FORMATS: &[Entry] = &[
         write: Some(Writer::Samples(|| Box::new(otlp::OtlpWriter::default()))),
     },
     Entry {
+        format: Format::OtlpJson,
+        endings: &["otlp.json"],
+        what: "the same in JSON",
+        short: "OpenTelemetry",
+        shows_lines: false,
+        // The reader of JSON knows its keys.
+        recognizes: |_| false,
+        read: None,
+        write: Some(Writer::Samples(|| Box::new(otlp::OtlpWriter::json()))),
+    },
+    Entry {
         format: Format::PerfScript,
         endings: &["perf"],
         what: "the text of perf script",
@@ -146,6 +161,16 @@ pub const FORMATS: &[Entry] = &[
         recognizes: |_| false,
         read: None,
         write: Some(Writer::Samples(|| Box::new(json::FirefoxWriter::default()))),
+    },
+    Entry {
+        format: Format::Tree,
+        endings: &["tree.json", "tree"],
+        what: "the graph as nested JSON objects",
+        short: "tree",
+        shows_lines: false,
+        recognizes: |_| false,
+        read: None,
+        write: Some(Writer::Tree(|part, options, out| json::write_tree(part, options, out).map(|()| None))),
     },
     Entry {
         format: Format::Folded,
@@ -244,7 +269,7 @@ impl Format {
 
     /// Returns whether a file holds samples of several sources beside each other.
     pub fn holds_all_sources(self) -> bool {
-        matches!(self, Format::Recording | Format::Otlp)
+        matches!(self, Format::Recording | Format::Otlp | Format::OtlpJson)
     }
 
     /// Returns whether the format contains source lines.
@@ -307,18 +332,30 @@ mod tests {
         assert_eq!((Format::of_name(".svg"), Format::of_name("svg"), Format::of_name("a.svg.bak")), (None, None, None));
         assert_eq!(
             known_endings(),
-            ".svg, .html, .htm, .flametop, .pprof, .pb.gz, .otlp, .speedscope.json, .speedscope, .json, .firefox.json.gz, .firefox, .json.gz, .folded and .txt"
+            ".svg, .html, .htm, .flametop, .pprof, .pb.gz, .otlp, .otlp.json, .speedscope.json, .speedscope, .json, .firefox.json.gz, .firefox, .json.gz, .tree.json, .tree, .folded and .txt"
         );
         assert_eq!(
             offered_endings(),
-            [".svg", ".html", ".flametop", ".pprof", ".otlp", ".speedscope.json", ".firefox.json.gz", ".folded"]
+            [
+                ".svg",
+                ".html",
+                ".flametop",
+                ".pprof",
+                ".otlp",
+                ".otlp.json",
+                ".speedscope.json",
+                ".firefox.json.gz",
+                ".tree.json",
+                ".folded"
+            ]
         );
         assert_eq!(
             described(),
             ".svg (a flame graph for a browser), .html or .htm (a flame graph with a table of functions), \
-             .flametop (a recording, to be opened again), .pprof or .pb.gz (a profile for pprof), .otlp (a profile for OpenTelemetry), \
+             .flametop (a recording, to be opened again), .pprof or .pb.gz (a profile for pprof), .otlp (a profile for OpenTelemetry), .otlp.json (the same in JSON), \
              .speedscope.json or .speedscope or .json (a profile for speedscope), \
-             .firefox.json.gz or .firefox or .json.gz (a profile for profiler.firefox.com), .folded or .txt (folded stacks)"
+             .firefox.json.gz or .firefox or .json.gz (a profile for profiler.firefox.com), \
+             .tree.json or .tree (the graph as nested JSON objects), .folded or .txt (folded stacks)"
         );
     }
 }

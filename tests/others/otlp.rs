@@ -61,13 +61,22 @@ fn other_readers_accept_what_is_written() {
     let pip = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "opentelemetry-proto==1.45.2"];
     let installed = Command::new(packages.join("bin/python")).args(pip).output().unwrap();
     assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
-    let output = Command::new(packages.join("bin/python")).arg(script).arg(place.path().join("x.otlp")).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let folded: String = sorted(&String::from_utf8(output.stdout).unwrap());
+    convert::converted(place.path(), &["x.otlp", "x.otlp.json", "--force"]);
     let expected = ["_[k]", "_[j]", "_[i]"]
         .iter()
         .fold(perf_script::FOLDED.replace("worker_1", "worker 1"), |text, mark| text.replace(mark, ""));
-    assert_eq!(folded, sorted(&format!("{expected}idle;alone 7\n")));
+    for file in ["x.otlp", "x.otlp.json"] {
+        let output = Command::new(packages.join("bin/python")).arg(&script).arg(place.path().join(file)).output().unwrap();
+        assert!(output.status.success(), "{file}: {}", String::from_utf8_lossy(&output.stderr));
+        let folded: String = sorted(&String::from_utf8(output.stdout).unwrap());
+        assert_eq!(folded, sorted(&format!("{expected}idle;alone 7\n")), "{file}");
+    }
+    // Back from JSON, it is the same file.
+    let copy = |file: &str| {
+        convert::converted(place.path(), &[file, "copy.otlp", "--force"]);
+        std::fs::read(place.path().join("copy.otlp")).unwrap()
+    };
+    assert_eq!(copy("x.otlp"), copy("x.otlp.json"));
 }
 
 #[test]

@@ -6,10 +6,15 @@ Prints the folded stacks: the process's name, the functions, the sum of values.
 import sys
 from collections import Counter
 
+from google.protobuf import json_format
 from opentelemetry.proto.profiles.v1development import profiles_pb2
 
 with open(sys.argv[1], "rb") as file:
-    data = profiles_pb2.ProfilesData.FromString(file.read())
+    content = file.read()
+if sys.argv[1].endswith(".json"):
+    data = json_format.Parse(content, profiles_pb2.ProfilesData())
+else:
+    data = profiles_pb2.ProfilesData.FromString(content)
 tables = data.dictionary
 used = {name: {0} for name in ("mapping", "location", "function", "link", "string", "attribute", "stack")}
 rows = {name: getattr(tables, name + "_table") for name in used}

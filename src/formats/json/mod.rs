@@ -1,10 +1,12 @@
 //! Profiles in JSON: speedscope's files, those of Firefox's profiler and of samply, V8's `.cpuprofile`, and Chrome's traces with samples of V8.
+//! The tree of a view is written as nested objects.
 //!
 //! The keys of the document say which of them it is. A file is read twice: for its keys, and for its samples. The reader skips all other
 //! values, so they take no memory.
 
 mod firefox;
 mod speedscope;
+mod tree;
 mod v8;
 
 use std::io::BufRead;
@@ -13,10 +15,12 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::FormatError;
+use super::otlp;
 use super::reading::{Destination, Opened};
 
 pub(super) use firefox::FirefoxWriter;
 pub(super) use speedscope::write;
+pub(super) use tree::write as write_tree;
 
 use crate::formats::stacks::Stacks;
 
@@ -33,19 +37,20 @@ pub(super) fn recognizes(head: &[u8]) -> bool {
 
 /// Whether the beginning of a document has a word that is only in profiles.
 pub(super) fn is_likely(head: &[u8]) -> bool {
-    const WORDS: [&str; 6] = [
+    const WORDS: [&str; 7] = [
         "speedscope",
         "\"traceEvents\"",
         "\"callFrame\"",
         "\"functionName\"",
         "\"preprocessedProfileVersion\"",
         "\"stringTable\"",
+        "\"resourceProfiles\"",
     ];
     WORDS.iter().any(|word| memchr::memmem::find(head, word.as_bytes()).is_some())
 }
 
 /// The keys that tell the kinds of documents apart.
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 struct Keys {
     shared: Option<IgnoredAny>,
     profiles: Option<IgnoredAny>,
@@ -56,6 +61,8 @@ struct Keys {
     threads: Option<IgnoredAny>,
     meta: Option<firefox::Meta>,
     profile: Option<IgnoredAny>,
+    #[serde(rename = "resourceProfiles")]
+    resource_profiles: Option<IgnoredAny>,
 }
 
 /// A profile as the developer tools of older versions of Firefox saved it.
@@ -69,12 +76,17 @@ pub(super) fn open(input: &mut dyn BufRead, into: &mut Destination<'_>) -> Resul
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes).map_err(FormatError::Read)?;
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    let is_list = text.trim_ascii_start().starts_with(b"[");
+    let keys = if is_list { Keys::default() } else { parse::<Keys>(text)? };
+    if keys.resource_profiles.is_some() {
+        return otlp::open_json(text, into);
+    }
     let mut stacks = Stacks::new(into);
-    if text.trim_ascii_start().starts_with(b"[") {
+    if is_list {
         v8::read_events(parse(text)?, &mut stacks);
         return stacks.end();
     }
-    match parse::<Keys>(text)? {
+    match keys {
         Keys { shared: Some(_), profiles: Some(_), .. } => speedscope::read(parse(text)?, &mut stacks)?,
         Keys { trace_events: Some(_), .. } => v8::read_events(parse::<v8::Trace>(text)?.events, &mut stacks),
         Keys { nodes: Some(_), .. } | Keys { head: Some(_), .. } => v8::read(parse(text)?, &mut stacks),
@@ -84,7 +96,7 @@ pub(super) fn open(input: &mut dyn BufRead, into: &mut Destination<'_>) -> Resul
         },
         Keys { profile: Some(_), .. } => firefox::read_gecko(parse::<InTools>(text)?.profile, &mut stacks)?,
         _ => {
-            let advice = "give a profile of speedscope, Firefox or samply, a .cpuprofile, or a trace of Chrome with samples";
+            let advice = "give a profile of speedscope, OpenTelemetry, Firefox or samply, a .cpuprofile, or a trace of Chrome with samples";
             return Err(FormatError::OtherFormat { what: "JSON of another kind", advice });
         }
     }

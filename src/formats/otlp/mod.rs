@@ -8,12 +8,13 @@
 //!
 //! Index 0 of each table is the empty row. A sample with times and no values counts once for each time. Numbers of fields are those of
 //! opentelemetry-proto 1.10 and later. Files of 1.9 have other numbers in samples: values (2), attributes (3). They are told apart and read
-//! as well. Source: <https://github.com/open-telemetry/opentelemetry-proto> (`profiles/v1development`).
+//! as well. The same in JSON is converted to these messages, and from them. Source: <https://github.com/open-telemetry/opentelemetry-proto> (`profiles/v1development`).
 
+mod json;
 mod read;
 mod write;
 
-pub(super) use read::{open, recognizes};
+pub(super) use read::{open, open_json, recognizes};
 pub(super) use write::OtlpWriter;
 
 use crate::profile::FrameKind;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::io::BufRead;
 
+use super::json::to_message;
 use super::{FRAME_TYPES, data, keys, tables};
 use crate::formats::FormatError;
 use crate::formats::protobuf::{Fields, Value};
@@ -44,7 +45,16 @@ pub(in crate::formats) fn recognizes(head: &[u8]) -> bool {
 pub(in crate::formats) fn open(input: &mut dyn BufRead, into: &mut Destination<'_>) -> Result<Opened, FormatError> {
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes).map_err(FormatError::Read)?;
-    let mut fields = Fields::of(&bytes);
+    read(&bytes, into)
+}
+
+/// Reads a profile in JSON into the tables.
+pub(in crate::formats) fn open_json(text: &[u8], into: &mut Destination<'_>) -> Result<Opened, FormatError> {
+    read(&to_message(text)?, into)
+}
+
+fn read(bytes: &[u8], into: &mut Destination<'_>) -> Result<Opened, FormatError> {
+    let mut fields = Fields::of(bytes);
     let mut resources = Vec::new();
     let mut dictionary = Dictionary::default();
     for (number, value) in fields.by_ref() {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::json::of_message;
 use super::{FRAME_TYPES, data, keys, tables};
 use crate::formats::FormatError;
 use crate::formats::about::About;
@@ -22,6 +23,7 @@ const FOLDING: Folding = Folding { inlined: false, interpreter: true, recursion:
 /// Writes a profile: see the module.
 #[derive(Default)]
 pub(in crate::formats) struct OtlpWriter {
+    is_json: bool,
     cursor: Cursor,
     names: Option<Arc<Names>>,
     /// Rows by the ids of the store.
@@ -40,6 +42,13 @@ pub(in crate::formats) struct OtlpWriter {
     out: Vec<u8>,
     /// Frames of a stack that are to be written, innermost first.
     path: Vec<(StackId, FrameId)>,
+}
+
+impl OtlpWriter {
+    /// Begins a file in JSON.
+    pub(in crate::formats) fn json() -> OtlpWriter {
+        OtlpWriter { is_json: true, ..OtlpWriter::default() }
+    }
 }
 
 /// A thread, and its process.
@@ -260,7 +269,8 @@ impl Sink for OtlpWriter {
     }
 
     fn end(&mut self) -> Result<(), FormatError> {
-        self.out = self.file();
+        let file = self.file();
+        self.out = if self.is_json { of_message(&file) } else { file };
         Ok(())
     }
 

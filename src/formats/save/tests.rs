@@ -25,7 +25,7 @@ fn the_ending_tells_the_format() {
     let error = Format::of(Path::new("b.png")).unwrap_err().to_string();
     assert_eq!(
         error,
-        "unknown file ending: `b.png`; use one of .svg, .html, .htm, .flametop, .pprof, .pb.gz, .otlp, .speedscope.json, .speedscope, .json, .firefox.json.gz, .firefox, .json.gz, .folded and .txt"
+        "unknown file ending: `b.png`; use one of .svg, .html, .htm, .flametop, .pprof, .pb.gz, .otlp, .otlp.json, .speedscope.json, .speedscope, .json, .firefox.json.gz, .firefox, .json.gz, .tree.json, .tree, .folded and .txt"
     );
 }
 
