@@ -5,6 +5,7 @@ pub(crate) mod clock;
 pub(crate) mod events;
 pub(crate) mod held;
 pub(crate) mod processes;
+pub(crate) mod profile;
 pub(crate) mod renewal;
 pub(crate) mod samples;
 pub(crate) mod stacks;

@@ -30,7 +30,7 @@ use crate::locks;
 use crate::profile::ids::{FrameId, LabelId, ObjectId, Timestamp};
 use crate::profile::names::frame::Frame;
 use crate::profile::names::table::{CHAIN, FrameTable, Names};
-use crate::profile::store::samples::Profile;
+use crate::profile::store::profile::Profile;
 
 /// Names are copied when two conditions hold. Names take 1.5 times as much memory as after the last renewal, and more than this part
 /// of their limit. And the samples that have gone since then are at least half as many as the present ones.

@@ -14,7 +14,8 @@ use crate::locks;
 use crate::profile::ids::{StackId, ThreadIndex};
 use crate::profile::names::table::Names;
 use crate::profile::store::capabilities::Capabilities;
-use crate::profile::store::samples::{Profile, SLICE, Sample};
+use crate::profile::store::profile::Profile;
+use crate::profile::store::samples::{SLICE, Sample};
 
 /// Error: the names of a profile changed while it was read. The caller begins again with the new names.
 #[derive(Debug)]

@@ -29,7 +29,8 @@ use crate::profile::ids::{FrameId, LabelId, ObjectId, StackId, ThreadIndex, Time
 use crate::profile::names::labels::Label;
 use crate::profile::names::objects::ObjectKind;
 use crate::profile::names::table::Names;
-use crate::profile::store::samples::{Profile, Sample, UserEnd};
+use crate::profile::store::profile::Profile;
+use crate::profile::store::samples::{Sample, UserEnd};
 
 /// Span of time that "CPU %" covers.
 pub(super) const RECENT: u64 = 3 * SECOND;

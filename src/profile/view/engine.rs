@@ -31,7 +31,8 @@ use crate::profile::ids::{LabelId, Tgid, Timestamp};
 use crate::profile::names::table::Names;
 use crate::profile::store::held::Held;
 use crate::profile::store::processes::Processes;
-use crate::profile::store::samples::{Losses, Profile, SLICE};
+use crate::profile::store::profile::{Losses, Profile};
+use crate::profile::store::samples::SLICE;
 
 /// Number of answers between two prunings of empty tree nodes: about ten seconds.
 const TIDY_EVERY: u64 = 50;

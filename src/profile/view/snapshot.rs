@@ -22,7 +22,7 @@ use crate::profile::ids::{CgroupId, Cpu, LabelId, Tgid, Timestamp};
 use crate::profile::names::table::Names;
 use crate::profile::store::events::EventStatus;
 use crate::profile::store::held::Held;
-use crate::profile::store::samples::Losses;
+use crate::profile::store::profile::Losses;
 
 /// Everything the screen needs to draw, fixed at one moment.
 #[derive(Clone, Debug, Default)]
