@@ -1,5 +1,6 @@
 //! The store: samples in the order of their time, their stacks, threads and processes.
 
+pub(crate) mod alike;
 pub(crate) mod capabilities;
 pub(crate) mod clock;
 pub(crate) mod events;

@@ -2,10 +2,11 @@
 //! samples are counted. Names count against the same bytes: if there are more names, fewer samples are kept.
 
 use crate::profile::ids::Id;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashMap;
 
+use super::alike::Alike;
 use super::capabilities::Capabilities;
 use super::clock::Clock;
 use super::held::Held;
@@ -98,6 +99,8 @@ pub struct Profile {
     names: Option<Arc<Names>>,
     /// See [`Profile::set_aside`].
     aside: usize,
+    /// See [`Profile::alike`].
+    alike: OnceLock<Option<Alike>>,
     aside_since: Option<Timestamp>,
     /// See [`Profile::set_beside`].
     tables: usize,
@@ -216,6 +219,7 @@ impl Profile {
             + self.threads.memory()
             + self.names.as_ref().map_or(0, |names| names.memory())
             + self.aside
+            + self.alike.get().and_then(Option::as_ref).map_or(0, Alike::memory)
             + self.tables.min(self.limits.tables())
             + self.known.min(self.limits.memory / 8)
     }
@@ -292,6 +296,15 @@ impl Profile {
         let many = |now: usize, before: usize| now > 2 * before.max(1 << 14);
         many(threads, self.threads_at_compaction)
             || self.losses.aged_out > 0 && many(stacks, self.stacks_at_compaction.max(1 << 16))
+    }
+
+    /// Returns the groups of samples that count alike, if all samples have come and groups save time.
+    pub(crate) fn alike(&self) -> Option<&Alike> {
+        if self.capabilities.live {
+            return None;
+        }
+        let alike = self.alike.get_or_init(|| Alike::of(&self.samples)).as_ref();
+        alike.filter(|alike| alike.of.len() == self.samples.len())
     }
 
     /// Keeps only the table entries that samples still point to, in the same memory. All stack and thread ids change.

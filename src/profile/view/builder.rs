@@ -29,6 +29,7 @@ use crate::profile::ids::{FrameId, LabelId, ObjectId, StackId, ThreadIndex, Time
 use crate::profile::names::labels::Label;
 use crate::profile::names::objects::ObjectKind;
 use crate::profile::names::table::Names;
+use crate::profile::store::alike::Alike;
 use crate::profile::store::profile::Profile;
 use crate::profile::store::samples::{Sample, UserEnd};
 
@@ -214,6 +215,9 @@ impl ViewBuilder {
         self.take_back_what_the_store_let_go(profile);
         // Done before new samples are seen. So the counted samples stay one run of numbers, even if some samples came too late to count.
         self.take_back_what_left_the_range(profile, now);
+        if let Some(alike) = self.counts_alike(profile) {
+            self.see_all(profile, alike);
+        }
         let mut seen = 0;
         'slices: for slice in profile.samples.slices_from(self.next) {
             for sample in slice {
@@ -285,6 +289,30 @@ impl ViewBuilder {
             TimeRange::Between(from, to) => (from.0, to.0),
             TimeRange::Fading(half_life, until) => Fading::range(half_life, until, now),
         }
+    }
+
+    /// Returns groups that can be counted in place of samples: all samples are to be counted, and none was.
+    fn counts_alike<'p>(&self, profile: &'p Profile) -> Option<&'p Alike> {
+        let is_first = self.next == profile.samples.first() && self.range_start == self.range_end;
+        let has_all = self.query.range == TimeRange::All && profile.limits().window == u64::MAX;
+        if is_first && has_all && self.addresses.is_none() { profile.alike() } else { None }
+    }
+
+    /// Sees all samples of the store.
+    fn see_all(&mut self, profile: &Profile, alike: &Alike) {
+        let mut shown = Vec::with_capacity(alike.groups.len());
+        for group in &alike.groups {
+            let is_shown = self.is_of_source(group) && self.passes(profile, group);
+            self.count(profile, group, is_shown, 1);
+            shown.push(is_shown);
+        }
+        for (sample, group) in profile.samples.slices_from(self.next).flatten().zip(&alike.of) {
+            if shown.get(*group as usize) == Some(&true) {
+                self.timeline.add(sample, profile.period(sample.source));
+            }
+        }
+        self.next = profile.samples.end();
+        self.range_end = self.next;
     }
 
     pub(super) fn see(&mut self, profile: &Profile, sample: &Sample, now: Timestamp) {

@@ -102,11 +102,17 @@ impl Seconds {
 
     /// Changes each slot of a sample's period by its part. Ignores time before the first second.
     fn share_out(&mut self, sample: &Sample, period: u64, change: impl Fn(u64, u64) -> u64) {
-        for (slot, part) in parts_of(sample, period) {
+        let mut change = |slot: u64, part: u64| {
             let second = (slot / SLOTS as u64).checked_sub(self.first).and_then(|second| self.seconds.get_mut(second as usize));
             if let Some(weight) = second.and_then(|second| second.slots.get_mut((slot % SLOTS as u64) as usize)) {
                 *weight = change(*weight, part);
             }
+        };
+        // At a high frequency, most samples cover a part of one slot only.
+        let (from, last) = (sample.time.0.saturating_sub(period), sample.time.0.saturating_sub(u64::from(period > 0)));
+        match sample.weight.checked_mul(PARTS) {
+            Some(all) if from / SLOT == last / SLOT => change(from / SLOT, all),
+            _ => parts_of(sample, period).for_each(|(slot, part)| change(slot, part)),
         }
     }
 

@@ -9,6 +9,8 @@ use crate::profile::view::timeline::SECOND;
 use crate::profile::{CallTree, Thread};
 use std::collections::BTreeMap;
 
+mod alike;
+
 use proptest::prelude::*;
 
 use super::*;
