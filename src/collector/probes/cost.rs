@@ -11,6 +11,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
 use super::UserPlace;
 use super::programs::Programs;
 use crate::collector::processes::proc;
@@ -109,19 +111,29 @@ fn of_trap(program: &mut Programs, function: extern "C" fn()) -> Option<u64> {
     Some(with.saturating_sub(without).saturating_sub(own))
 }
 
-/// Returns the nanoseconds of CPU of a call: the least of some rounds. They are spread over time, because a virtual machine may be slow for
-/// some milliseconds, and a trap then takes three times as long.
+/// Returns the nanoseconds of CPU of a call: the least of some rounds. They are spread over time and over CPUs, because a CPU of a virtual machine
+/// may be slow for a tenth of a second, and a trap then takes up to three times as long.
 fn of_call(function: extern "C" fn()) -> u64 {
     const CALLS: u64 = 32;
-    let round = |number| {
+    let allowed = sched_getaffinity(None).unwrap_or_default();
+    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
+    let round = |number: usize| {
         if number > 0 {
             std::thread::sleep(BETWEEN_ROUNDS);
+        }
+        if let Some(cpu) = number.checked_rem(cpus.len()).and_then(|at| cpus.get(at)) {
+            let mut one = CpuSet::new();
+            one.set(*cpu);
+            // If it cannot be chosen, the round still counts.
+            let _ = sched_setaffinity(None, &one);
         }
         let begun = cpu_time::of_this_thread();
         (0..CALLS).for_each(|_| std::hint::black_box(function)());
         cpu_time::since(begun).as_nanos() as u64 / CALLS
     };
-    (0..16).map(round).min().unwrap_or(0)
+    let least = (0..16).map(round).min().unwrap_or(0);
+    let _ = sched_setaffinity(None, &allowed);
+    least
 }
 
 #[cfg(test)]
