@@ -1,12 +1,21 @@
 //! Converts folded stacks to samples: one sample a line. Reads the file in one pass, and holds one chunk of it in memory.
 //!
-//! Most time is spent on looking up names (about 25 a line), so two methods avoid lookups. First, files are usually sorted: frames
-//! that a line shares with the line before are not looked up at all. Second, a name that was seen before is found by its bytes as
-//! stored in the file, without decoding them. The table for that belongs to this load only, so the locks of the shared tables are
-//! not taken. In unsorted files, most time is spent on waiting for memory in the trie. So several of their lines are looked up together.
+//! Most time is spent on looking up names (about 25 a line) and on going down the trie of stacks. So one thread does the first and another
+//! the second:
+//!
+//! ```text
+//! this thread: lines ─► frames ─► batch ─► the other thread: stacks ─► samples
+//! ```
+//!
+//! Two methods avoid lookups. First, files are usually sorted: frames that a line shares with the line before are not looked up at all.
+//! Second, a name that was seen before is found by its bytes as stored in the file, without decoding them. The table for that belongs to this
+//! load only, so the locks of the shared tables are not taken. In unsorted files, the trie waits for memory most of the time. So several of
+//! their lines are looked up together.
 
 use std::fmt;
 use std::io::{BufRead, Read};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::{Builder, Scope};
 
 use super::super::FormatError;
 use super::super::known::Known;
@@ -130,45 +139,34 @@ pub fn read(
         first.push((line.to_vec(), lines.number()));
     }
     let counts = Counts::of(first.iter().map(|(line, _)| &**line));
-    let mut reader = FoldedReader {
-        nonsense: String::new(),
-        counts,
-        now: Side::new(names, profile),
-        before: before.filter(|_| counts.are_two).map(|before| Side::new(names, before)),
-        report: ReadReport {
-            encoding: lines.encoding(),
-            decimals: counts.decimals,
-            is_difference: counts.are_two,
-            ..ReadReport::default()
-        },
-    };
-    for (line, number) in first {
-        reader.take(&line, number)?;
-    }
-    loop {
-        // A line that cannot be read ends the input; earlier lines are kept.
-        let number = lines.number() + 1;
-        let line = match lines.next() {
-            Ok(Some(line)) => line,
-            Ok(None) => break,
-            Err(error) => {
-                reader.finish();
-                return Err(error);
-            }
+    std::thread::scope(|scope| {
+        let mut reader = FoldedReader {
+            nonsense: String::new(),
+            counts,
+            now: Side::begin(scope, names, profile)?,
+            before: before.filter(|_| counts.are_two).map(|before| Side::begin(scope, names, before)).transpose()?,
+            report: ReadReport {
+                encoding: lines.encoding(),
+                decimals: counts.decimals,
+                is_difference: counts.are_two,
+                ..ReadReport::default()
+            },
         };
-        reader.take(line, number)?;
-    }
-    reader.finish();
-    let mut report = reader.report;
-    report.lines = lines.number();
-    match report.first_nonsense {
-        _ if report.stacks == 0 => Err(FormatError::NoStacks { lines: report.lines }),
-        Some(first) if report.nonsense / 2 >= report.stacks => {
-            let lines = report.nonsense + report.stacks;
-            Err(FormatError::FewStacks { stacks: report.stacks, lines, first, text: reader.nonsense })
+        let outcome = reader.take_all(first, &mut lines);
+        // What was read before an error stays.
+        reader.finish();
+        outcome?;
+        let mut report = reader.report;
+        report.lines = lines.number();
+        match report.first_nonsense {
+            _ if report.stacks == 0 => Err(FormatError::NoStacks { lines: report.lines }),
+            Some(first) if report.nonsense / 2 >= report.stacks => {
+                let lines = report.nonsense + report.stacks;
+                Err(FormatError::FewStacks { stacks: report.stacks, lines, first, text: reader.nonsense })
+            }
+            _ => Ok(report),
         }
-        _ => Ok(report),
-    }
+    })
 }
 
 /// Reads folded stacks into the tables, as [`read`] does.
@@ -202,6 +200,20 @@ struct FoldedReader<'a> {
 }
 
 impl FoldedReader<'_> {
+    /// Takes the first lines, each with its number, and all others.
+    fn take_all<R: Read>(&mut self, first: Vec<(Vec<u8>, u64)>, lines: &mut Lines<R>) -> Result<(), FormatError> {
+        for (line, number) in first {
+            self.take(&line, number)?;
+        }
+        loop {
+            let number = lines.number() + 1;
+            match lines.next()? {
+                Some(line) => self.take(line, number)?,
+                None => return Ok(()),
+            }
+        }
+    }
+
     fn take(&mut self, line: &[u8], number: u64) -> Result<(), FormatError> {
         let counts = self.counts;
         let parsed = match parse(line) {
@@ -223,7 +235,6 @@ impl FoldedReader<'_> {
                 };
                 let total = self.now.add(frames, count);
                 let Some((total, _)) = total.zip(of_before) else {
-                    self.finish();
                     return Err(FormatError::CountsTooLarge { line: number, limit: MAX_TOTAL as f64 });
                 };
                 self.report.total = total;
@@ -243,33 +254,46 @@ impl FoldedReader<'_> {
     }
 
     fn finish(&mut self) {
-        self.now.loader.flush();
-        self.before.iter_mut().for_each(|side| side.loader.flush());
+        self.now.send();
+        self.before.iter_mut().for_each(Side::send);
     }
 }
 
 /// A profile that is being filled, and the sum of its counts.
 struct Side<'a> {
-    loader: Loader<'a>,
+    finder: Finder<'a>,
     weights: Weights,
+    /// To the thread that makes stacks. It ends when this is dropped.
+    batches: SyncSender<Batch>,
 }
 
 impl<'a> Side<'a> {
-    fn new(names: &'a Names, profile: &'a mut Profile) -> Side<'a> {
+    fn begin<'s>(scope: &'s Scope<'s, '_>, names: &'a Names, profile: &'s mut Profile) -> Result<Side<'a>, FormatError> {
         let file = names.labels.intern("[file]", "", FrameKind::Process);
         let thread =
             profile.threads.intern(Thread { tgid: Tgid(0), tid: Tid(0), process: file, name: file, ..Thread::default() });
-        let loader =
-            Loader { names, profile, thread, known: Known::default(), last: LastStack::default(), waiting: Waiting::default() };
-        Side { loader, weights: Weights::default() }
+        let (batches, sent) = sync_channel::<Batch>(BATCHES);
+        let mut maker = Maker { profile, thread, path: Vec::new() };
+        let make = move || sent.into_iter().for_each(|batch| maker.take(&batch));
+        Builder::new().name("flametop-read".to_owned()).spawn_scoped(scope, make).map_err(FormatError::Read)?;
+        let finder = Finder { names, known: Known::default(), last: LastLine::default(), batch: Batch::default() };
+        Ok(Side { finder, weights: Weights::default(), batches })
     }
 
     /// Adds a stack, and returns the sum of all counts; `None` if that is too large.
     fn add(&mut self, frames: &[u8], count: Count) -> Option<u64> {
         let weight = self.weights.round(count);
         let total = self.weights.admit(weight)?;
-        self.loader.add(frames, weight);
+        self.finder.add(frames, weight);
+        if self.finder.batch.lines.len() == LINES {
+            self.send();
+        }
         Some(total)
+    }
+
+    /// Passes the lines so far to the thread that makes stacks.
+    fn send(&mut self) {
+        drop(self.batches.send(std::mem::take(&mut self.finder.batch)));
     }
 }
 
@@ -299,88 +323,104 @@ impl Weights {
     }
 }
 
-/// Turns lines into samples.
-struct Loader<'a> {
-    names: &'a Names,
-    profile: &'a mut Profile,
-    thread: ThreadIndex,
-    known: Known<FrameId>,
-    last: LastStack,
-    waiting: Waiting,
-}
-
-/// Lines that share little with the line before. They wait, to be looked up together.
-#[derive(Default)]
-struct Waiting {
-    frames: Vec<FrameId>,
-    /// End in `frames`, and weight.
-    lines: Vec<(usize, u64)>,
-}
-
+/// Lines of a batch, and most batches on their way.
+const LINES: usize = 512;
+const BATCHES: usize = 4;
 /// Number of lines that are looked up together: more than the loads from memory that a processor has in flight.
 const TOGETHER: usize = 16;
 /// A line counts as similar if it shares more than 1/8 of its bytes with the line before. It is then looked up from the first
 /// differing frame. Nearly all lines of a sorted file are similar, and nearly none of an unsorted file.
 const SHARES: usize = 8;
 
-impl Loader<'_> {
+/// Lines whose frames were found.
+#[derive(Default)]
+struct Batch {
+    frames: Vec<FrameId>,
+    lines: Vec<FoundLine>,
+}
+
+struct FoundLine {
+    /// How many frames it has in common with the line before; `None` if the two are not similar.
+    shared: Option<usize>,
+    /// Where its other frames end in the batch.
+    end: usize,
+    weight: u64,
+}
+
+/// Finds the frames of lines.
+struct Finder<'a> {
+    names: &'a Names,
+    known: Known<FrameId>,
+    last: LastLine,
+    batch: Batch,
+}
+
+impl Finder<'_> {
     fn add(&mut self, frames: &[u8], weight: u64) {
         let common = common_prefix(&self.last.text, frames);
-        if common * SHARES > frames.len() {
-            self.flush();
-            let stack = self.stack(frames, common);
-            return self.push(stack, weight);
+        let is_similar = common * SHARES > frames.len();
+        let (shared, start) = if is_similar { self.last.share(frames, common) } else { self.last.replace(frames) };
+        if let Some(rest) = frames.get(start..) {
+            let mut begin = 0;
+            for end in memchr::memchr_iter(b';', rest).chain(std::iter::once(rest.len())) {
+                let name = rest.get(begin..end).unwrap_or_default();
+                self.batch.frames.push(frame(&mut self.known, name, self.names));
+                if is_similar {
+                    self.last.ends.push(start + end);
+                }
+                begin = end + 1;
+            }
         }
-        self.last.replace(frames);
-        let (known, names) = (&mut self.known, self.names);
-        let mut begin = 0;
-        for end in memchr::memchr_iter(b';', frames).chain(std::iter::once(frames.len())) {
-            self.waiting.frames.push(frame(known, frames.get(begin..end).unwrap_or_default(), names));
-            begin = end + 1;
-        }
-        self.waiting.lines.push((self.waiting.frames.len(), weight));
-        if self.waiting.lines.len() == TOGETHER {
-            self.flush();
+        let end = self.batch.frames.len();
+        self.batch.lines.push(FoundLine { shared: is_similar.then_some(shared), end, weight });
+    }
+}
+
+/// Makes stacks and samples of lines.
+struct Maker<'a> {
+    profile: &'a mut Profile,
+    thread: ThreadIndex,
+    /// The stacks that end at the frames of the line before, if they are known.
+    path: Vec<StackId>,
+}
+
+impl Maker<'_> {
+    fn take(&mut self, batch: &Batch) {
+        let (mut lines, mut begin) = (&*batch.lines, 0);
+        while let Some(first) = lines.first() {
+            let Some(shared) = first.shared else {
+                let apart = lines.iter().take(TOGETHER).take_while(|line| line.shared.is_none()).count();
+                let (now, rest) = lines.split_at(apart);
+                begin = self.together(&batch.frames, begin, now);
+                lines = rest;
+                continue;
+            };
+            self.path.truncate(shared);
+            let mut stack = self.path.last().copied().unwrap_or_default();
+            for frame in batch.frames.get(begin..first.end).unwrap_or_default() {
+                stack = self.profile.stacks.child(stack, *frame);
+                self.path.push(stack);
+            }
+            self.push(stack, first.weight);
+            (lines, begin) = (lines.get(1..).unwrap_or_default(), first.end);
         }
     }
 
-    /// Looks up the waiting lines.
-    fn flush(&mut self) {
-        if self.waiting.lines.is_empty() {
-            return;
-        }
-        let waiting = std::mem::take(&mut self.waiting);
+    /// Looks up lines that share nothing. Returns where their frames end.
+    fn together(&mut self, frames: &[FrameId], mut begin: usize, lines: &[FoundLine]) -> usize {
         let mut walks = [Walk::default(); TOGETHER];
-        let mut begin = 0;
-        for (walk, (end, _)) in walks.iter_mut().zip(&waiting.lines) {
-            *walk = Walk::new(waiting.frames.get(begin..*end).unwrap_or_default());
-            begin = *end;
+        for (walk, line) in walks.iter_mut().zip(lines) {
+            *walk = Walk::new(frames.get(begin..line.end).unwrap_or_default());
+            begin = line.end;
         }
-        let walks = walks.get_mut(..waiting.lines.len()).unwrap_or_default();
+        let walks = walks.get_mut(..lines.len()).unwrap_or_default();
         self.profile.stacks.descend(walks);
-        for (walk, (_, weight)) in walks.iter().zip(&waiting.lines) {
+        for (walk, line) in walks.iter().zip(lines) {
             let stack = walk.rest.iter().fold(walk.stack, |stack, frame| self.profile.stacks.child(stack, *frame));
-            self.push(stack, *weight);
+            self.push(stack, line.weight);
         }
-        self.waiting = waiting;
-        self.waiting.frames.clear();
-        self.waiting.lines.clear();
-    }
-
-    /// Returns the stack of these frames. The lookup starts at the first frame that differs from the line before.
-    fn stack(&mut self, frames: &[u8], common: usize) -> StackId {
-        let (mut stack, start) = self.last.share(frames, common);
-        let Some(rest) = frames.get(start..) else { return stack };
-        let ends = memchr::memchr_iter(b';', rest).chain(std::iter::once(rest.len()));
-        let mut begin = 0;
-        for end in ends {
-            let name = rest.get(begin..end).unwrap_or_default();
-            let frame = frame(&mut self.known, name, self.names);
-            stack = self.profile.stacks.child(stack, frame);
-            self.last.ends.push((start + end, stack));
-            begin = end + 1;
-        }
-        stack
+        self.path.clear();
+        begin
     }
 
     fn push(&mut self, stack: StackId, weight: u64) {
@@ -393,36 +433,38 @@ impl Loader<'_> {
     }
 }
 
-/// Frames of the line before, as written, and the stack that ends at each of them.
+/// The line before, as written.
 #[derive(Default)]
-struct LastStack {
+struct LastLine {
     text: Vec<u8>,
-    ends: Vec<(usize, StackId)>,
+    /// Where its frames end, if their stacks are kept.
+    ends: Vec<usize>,
 }
 
-impl LastStack {
-    /// Makes `frames` the last line. Its stacks are not known yet.
-    fn replace(&mut self, frames: &[u8]) {
+impl LastLine {
+    /// Makes `frames` the last line. Its stacks are not kept. Returns what [`share`](Self::share) returns where nothing is in common.
+    fn replace(&mut self, frames: &[u8]) -> (usize, usize) {
         self.ends.clear();
         self.text.clear();
         self.text.extend_from_slice(frames);
+        (0, 0)
     }
 
-    /// Makes `frames` the last stack. Returns the stack that old and new frames have in common, and the position in `frames` where
+    /// Makes `frames` the last line. Returns how many frames old and new line have in common, and the position in `frames` where
     /// the rest begins. The position is past the end if nothing is left.
     ///
     /// ```text
     /// last    main;run;read_file
     /// frames  main;run;read_dir     in common by bytes: main;run;read_   by frames: main;run
     /// ```
-    fn share(&mut self, frames: &[u8], common: usize) -> (StackId, usize) {
+    fn share(&mut self, frames: &[u8], common: usize) -> (usize, usize) {
         let at_border = frames.get(common).is_none_or(|byte| *byte == b';');
-        while self.ends.last().is_some_and(|(end, _)| *end > common || (*end == common && !at_border)) {
+        while self.ends.last().is_some_and(|end| *end > common || (*end == common && !at_border)) {
             self.ends.pop();
         }
         self.text.truncate(common);
         self.text.extend_from_slice(frames.get(common..).unwrap_or_default());
-        self.ends.last().map_or((StackId(0), 0), |(end, stack)| (*stack, end + 1))
+        (self.ends.len(), self.ends.last().map_or(0, |end| end + 1))
     }
 }
 

@@ -225,6 +225,22 @@ fn samples_that_the_store_has_dropped_are_counted() {
 }
 
 #[test]
+fn a_part_of_a_run_lasts_as_long_as_the_part() {
+    let machine = Machine::new();
+    (0..100).for_each(|at| machine.sample(at * 100_000_000, at as usize));
+    let (from, to) = (Timestamp(3_000_000_000), Timestamp(5_000_000_000));
+    let mut recorder = Recorder::new();
+    recorder.within(from, to);
+    let mut is_kept = |sample: &Sample| (from..to).contains(&sample.time);
+    let profile = machine.profile.read().unwrap();
+    while recorder.take_some(&profile, &machine.names, &mut is_kept) {}
+    recorder.end().unwrap();
+    let (read, opened) = read(&recorder.bytes()).unwrap();
+    let clock = read.profile.clock().unwrap();
+    assert_eq!((read.profile.samples.len(), clock.since, clock.until, opened.until), (20, from, Some(to), Some(to)));
+}
+
+#[test]
 fn processes_without_end_are_forgotten_and_their_samples_are_there() {
     const PROCESSES: u32 = 40_000;
     let machine = Machine::new();
