@@ -11,8 +11,8 @@ use crate::formats::save::{Overwrite, SaveError, check, save};
 use crate::formats::svg::SvgOptions;
 use crate::formats::{About, Part, SaveOptions};
 use crate::locks;
-use crate::profile::{CallTree, EventSource, Mark, Query, Request, Snapshot};
-use crate::ui::{fit_name, format_grouped, picture_facts, plain_name};
+use crate::profile::{CallTree, EventSource, Mark, Query, Request, Snapshot, Unit};
+use crate::ui::{fit_name, format_bytes, format_duration, format_grouped, picture_facts, plain_name};
 
 use super::clock::below_title;
 use super::looks::palette_of;
@@ -39,7 +39,7 @@ pub(super) fn run(options: &cli::Convert) -> Result<()> {
     };
     let mut written = 0;
     let mut cut = None;
-    let mut word = "samples";
+    let mut unit = Unit::Samples;
     if let Some(sink) = format.sink() {
         if file.is_compared {
             bail!(".{} files hold the samples of one file; convert without a baseline", format.ending());
@@ -57,7 +57,7 @@ pub(super) fn run(options: &cli::Convert) -> Result<()> {
         let request = Request { query, baseline, compare: file.is_compared, ..Request::default() };
         let snapshot = file.engine.answer(&request, file.end);
         written = snapshot.amount();
-        word = word_of(&file, source);
+        unit = snapshot.unit;
         let part = Part {
             tree: &snapshot.tree,
             difference: snapshot.difference.as_deref(),
@@ -70,7 +70,12 @@ pub(super) fn run(options: &cli::Convert) -> Result<()> {
             Ok(())
         })?;
     }
-    say(&format!("{} {word} written to {}", format_grouped(written), output.display()));
+    let amount = match unit {
+        Unit::Samples | Unit::Events => format!("{} {}", format_grouped(written), unit.word()),
+        Unit::Nanoseconds => format_duration(written),
+        Unit::Bytes => format_bytes(usize::try_from(written).unwrap_or(usize::MAX)),
+    };
+    say(&format!("{amount} written to {}", output.display()));
     if let Some(cut) = cut {
         say(&cut);
     }
@@ -91,11 +96,6 @@ fn source_named(file: &OpenedFile, name: &str) -> Result<EventSource> {
         (None, true) => bail!("{} has one kind of samples; leave out --event", file.name),
         (None, false) => bail!("{} has no event `{name}`; it has {}", file.name, known()),
     }
-}
-
-/// Returns the word for the weights of a source.
-fn word_of(file: &OpenedFile, source: Option<EventSource>) -> &'static str {
-    locks::read(&file.shared.profile).unit(source.unwrap_or(EventSource::FILE)).word()
 }
 
 fn save_options(options: &cli::Convert, file: &OpenedFile, snapshot: &Snapshot) -> SaveOptions {

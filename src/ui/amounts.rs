@@ -36,6 +36,14 @@ impl Scene {
         }
     }
 
+    /// Formats the weight of samples where their number matters, and not the CPU time: `1,000`, or in its unit.
+    pub(in crate::ui) fn count_of(&self, weight: u64) -> String {
+        match self.unit() {
+            Unit::Samples | Unit::Events => text::grouped(weight),
+            Unit::Nanoseconds | Unit::Bytes => self.counted(weight),
+        }
+    }
+
     /// Formats a weight of the tree with its unit: `5.41 s of CPU`, `1,000 samples`.
     pub(in crate::ui) fn amount_with_unit(&self, weight: u64) -> String {
         self.with_unit(self.snapshot.amount_of(weight))

@@ -105,8 +105,8 @@ pub(super) fn cpu_time(seconds: f64) -> String {
     }
 }
 
-/// Formats nanoseconds with the unit that suits them: `820 ns`, `12.3 µs`, `4.56 ms`; from a second on as [`cpu_time`].
-pub(super) fn duration(ns: u64) -> String {
+/// Formats nanoseconds with the unit that suits them: `820 ns`, `12.3 µs`, `4.56 ms`; from a second on seconds or hours.
+pub fn duration(ns: u64) -> String {
     let in_unit = |unit: f64, word: &str| match ns as f64 / unit {
         few @ ..9.995 => format!("{few:.2} {word}"),
         some @ ..99.95 => format!("{some:.1} {word}"),

@@ -71,7 +71,7 @@ fn stacks(scene: &Scene) -> Vec<(String, Style)> {
     let mut lines = vec![("User stacks of the samples shown".to_owned(), scene.theme.key())];
     let row = |weight, of, what: &str| {
         let share = text::percent(weight, of);
-        (format!("{:>9}  {share:>5} %  {what}", text::grouped(weight)), plain)
+        (format!("{:>9}  {share:>5} %  {what}", scene.count_of(weight)), plain)
     };
     if totals.user > 0 {
         lines.push(row(totals.complete, totals.user, "complete: they reach the start of the program or thread"));
@@ -84,7 +84,7 @@ fn stacks(scene: &Scene) -> Vec<(String, Style)> {
         }
         let objects = snapshot.short.iter().filter(|short| short.end == end);
         for short in objects.clone().take(MOST_OBJECTS) {
-            lines.push((format!("{:>32}  in {}", text::grouped(short.weight), short.object), dim));
+            lines.push((format!("{:>32}  in {}", scene.count_of(short.weight), short.object), dim));
         }
         let more = objects.count().saturating_sub(MOST_OBJECTS);
         if more > 0 {
@@ -96,7 +96,7 @@ fn stacks(scene: &Scene) -> Vec<(String, Style)> {
         if at == 0 {
             lines.push((format!("{:22}Without a user stack:", ""), dim));
         }
-        lines.push((format!("{:>9}  {:>7}  {}", text::grouped(weight), "", end.explain().0), plain));
+        lines.push((format!("{:>9}  {:>7}  {}", scene.count_of(weight), "", end.explain().0), plain));
     }
     lines
 }
