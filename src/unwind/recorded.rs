@@ -14,6 +14,7 @@ use super::debug_frame_files::{Beside, Nowhere, OnDisk};
 use super::table::packed::Packed;
 use super::table::rows::{Row, Table};
 use super::walk::At;
+use crate::object::bytes::Source;
 use crate::object::elf::Image;
 use crate::object::mapped_file::{self, US};
 use crate::object::open::Root;
@@ -32,6 +33,7 @@ pub(crate) struct FileTables {
 }
 
 struct FileTable {
+    /// Only converts offsets to addresses: its file is closed.
     image: Image,
     table: Table,
 }
@@ -52,7 +54,7 @@ impl FileTables {
 
 impl FileTable {
     fn of(object: &Object) -> Option<FileTable> {
-        let (image, beside): (Image, Box<dyn Beside>) = match object.kind {
+        let (mut image, beside): (Image, Box<dyn Beside>) = match object.kind {
             ObjectKind::Vdso => (vdso::read().ok()?, Box::new(Nowhere)),
             _ => {
                 let image = mapped_file::open_image(object, &[]).ok()?.image;
@@ -63,6 +65,8 @@ impl FileTable {
         };
         let mut table = None;
         convert_in_steps(&image.source, &*beside, &Described, &mut |step| table = Some(step.table.clone())).ok()?;
+        // Its file is given back: a recording names as many files as it likes.
+        image.source = Source::Memory(Box::default());
         table.map(|table| FileTable { image, table })
     }
 
