@@ -17,7 +17,7 @@ pub(crate) struct Alike {
     pub(crate) of: Vec<u32>,
 }
 
-/// What samples of a group have in common.
+/// Returns the key of a sample's group.
 fn key(sample: &Sample) -> (u64, u32) {
     let [low, high] = sample.cpu.0.to_le_bytes();
     let rest = u32::from_le_bytes([low, high, sample.source.0, sample.user_end as u8]);
@@ -38,7 +38,8 @@ impl Alike {
                 }
                 alike.of.push(*number);
             }
-            if alike.groups.len() > alike.of.len() / 2 {
+            // The first samples of a run have many groups. An eighth of all is enough to tell.
+            if alike.of.len() >= samples.len() / 8 && alike.groups.len() > alike.of.len() / 2 {
                 return None;
             }
         }
@@ -57,5 +58,22 @@ impl Alike {
     /// Returns the bytes held.
     pub(super) fn memory(&self) -> usize {
         self.groups.capacity() * size_of::<Sample>() + self.of.capacity() * size_of::<u32>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::ids::StackId;
+
+    #[test]
+    fn a_run_that_begins_with_many_groups_has_them_and_a_set_of_stacks_has_none() {
+        let groups = |stack: fn(u32) -> u32| {
+            let mut samples = SampleStore::default();
+            (0..20_000).for_each(|at| samples.push(Sample { stack: StackId(stack(at)), ..Sample::default() }));
+            Alike::of(&samples).map(|alike| alike.groups.len())
+        };
+        assert_eq!(groups(|at| at.min(1_500)), Some(1_501));
+        assert_eq!(groups(|at| at), None);
     }
 }

@@ -219,7 +219,7 @@ impl Profile {
             + self.threads.memory()
             + self.names.as_ref().map_or(0, |names| names.memory())
             + self.aside
-            + self.alike.get().and_then(Option::as_ref).map_or(0, Alike::memory)
+            + self.alike_memory()
             + self.tables.min(self.limits.tables())
             + self.known.min(self.limits.memory / 8)
     }
@@ -227,7 +227,7 @@ impl Profile {
     /// Returns the bytes held, by purpose, without limits and without trees.
     pub fn held(&self) -> Held {
         Held {
-            samples: self.samples.memory() + self.stacks.memory() + self.threads.memory() + self.aside,
+            samples: self.samples.memory() + self.stacks.memory() + self.threads.memory() + self.aside + self.alike_memory(),
             names: self.names.as_ref().map_or(0, |names| names.memory()),
             tables: self.tables,
             known: self.known,
@@ -305,6 +305,10 @@ impl Profile {
         }
         let alike = self.alike.get_or_init(|| Alike::of(&self.samples)).as_ref();
         alike.filter(|alike| alike.of.len() == self.samples.len())
+    }
+
+    fn alike_memory(&self) -> usize {
+        self.alike.get().and_then(Option::as_ref).map_or(0, Alike::memory)
     }
 
     /// Keeps only the table entries that samples still point to, in the same memory. All stack and thread ids change.
