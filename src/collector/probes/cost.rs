@@ -111,8 +111,8 @@ fn of_trap(program: &mut Programs, function: extern "C" fn()) -> Option<u64> {
     Some(with.saturating_sub(without).saturating_sub(own))
 }
 
-/// Returns the nanoseconds of CPU of a call: the least of some rounds. They are spread over time and over CPUs, because a CPU of a virtual machine
-/// may be slow for a tenth of a second, and a trap then takes up to three times as long.
+/// Returns the nanoseconds of CPU of a call: the least of some rounds. A CPU of a virtual machine may be slow for a tenth of a second. A trap then
+/// takes up to three times as long. So the rounds are spread over time and over CPUs.
 fn of_call(function: extern "C" fn()) -> u64 {
     const CALLS: u64 = 32;
     let allowed = sched_getaffinity(None).unwrap_or_default();

@@ -153,7 +153,7 @@ pub fn read(
             },
         };
         let outcome = reader.take_all(first, &mut lines);
-        // What was read before an error stays.
+        // Lines before an error are kept.
         reader.finish();
         outcome?;
         let mut report = reader.report;

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::formats::options::SaveOptions;
 use crate::formats::{FormatError, Part};
-use crate::profile::{CallTree, NodeId, Unit};
+use crate::profile::{CallTree, NodeId};
 
 /// An object without its children.
 #[derive(Serialize)]
@@ -39,12 +39,7 @@ pub(in crate::formats) fn write(part: Part<'_>, options: &SaveOptions, out: &mut
     if tree.node(root).total == 0 {
         return Err(FormatError::NothingToSave);
     }
-    let unit = match options.unit {
-        Unit::Samples => "samples",
-        Unit::Events => "events",
-        Unit::Nanoseconds => "nanoseconds",
-        Unit::Bytes => "bytes",
-    };
+    let unit = options.unit.word();
     let sides = |node: NodeId| match difference {
         Some(difference) => {
             let of = difference.node(node);
@@ -63,7 +58,7 @@ pub(in crate::formats) fn write(part: Part<'_>, options: &SaveOptions, out: &mut
         let unit = if node == CallTree::ROOT { unit } else { "" };
         serde_json::to_string(&Written { name, object, kind, value, own, delta, unit }).map_err(std::io::Error::from)
     };
-    // All of it is above the path, which does not name it.
+    // The path does not contain the root of the tree.
     let path = tree.path(root);
     let above = path.len();
     let mut open = 0usize;
@@ -102,7 +97,7 @@ mod tests {
     use super::*;
     use crate::formats::folded::FoldedOptions;
     use crate::formats::svg::SvgOptions;
-    use crate::profile::{Difference, FrameKind, LabelTable, Measure, TreeBuilder};
+    use crate::profile::{Difference, FrameKind, LabelTable, Measure, TreeBuilder, Unit};
 
     fn tree(labels: &LabelTable, stacks: &[(&[&str], i64)]) -> CallTree {
         let mut builder = TreeBuilder::new();

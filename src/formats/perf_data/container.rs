@@ -229,7 +229,7 @@ impl Container {
         if packed.starts_with(ZSTD)
             && let Ok(mut content) = unpack(&*packed)
         {
-            // What came before an error stays.
+            // Records before an error are kept.
             drop(content.content.read_to_end(&mut unpacked));
         }
         unpacked

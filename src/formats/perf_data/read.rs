@@ -345,7 +345,7 @@ impl Reader<'_, '_> {
         remark(spaces.without, "processes have no files: too many were forked from large ones");
         remark(
             seen.copies,
-            "user stacks have only their innermost frame: their copies of memory (--call-graph dwarf) are of a 32-bit program or of another kind of machine",
+            "user stacks have only their innermost frame: their copies of memory (--call-graph dwarf) are of a 32-bit program or of another kind of machine; there, `perf script -F +pid | flametop view -` shows them",
         );
         remark(
             seen.in_other_kernel,

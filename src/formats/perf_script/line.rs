@@ -13,7 +13,7 @@ pub(super) struct Event<'a> {
     pub(super) period: Option<u64>,
     /// The kind of event, as perf names it.
     pub(super) event: &'a [u8],
-    /// The rest of the line. It is a frame if the stack has no other.
+    /// The text after the event. It is a frame if the stack has no other.
     pub(super) rest: &'a [u8],
 }
 
