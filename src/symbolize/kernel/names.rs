@@ -176,9 +176,15 @@ impl NameTable {
 }
 
 fn give_name(names: &Names, id: FrameId, name: &[u8], owner: &str) {
-    let readable = demangle(name, Detail::default());
+    let readable = demangle(of_function(name), Detail::default());
     let label = names.labels.intern(&readable, owner, FrameKind::Kernel);
     names.name_frame(id, &[label]);
+}
+
+/// Returns the name of the function whose padding has this name. Compilers fill the bytes before a function (`__pfx_`) and may put a type there
+/// (`__cfi_`). No call is in them: a return address behind them is that of a function that was interrupted at its first instruction.
+fn of_function(name: &[u8]) -> &[u8] {
+    name.strip_prefix(b"__pfx_").or_else(|| name.strip_prefix(b"__cfi_")).unwrap_or(name)
 }
 
 /// Gives a frame its address for a name, for good.
@@ -219,6 +225,20 @@ mod tests {
         assert_eq!((name(&names, core), name(&names, module)), ("core".into(), "kernel+0xffffffffc0000010".into()));
         assert!(table.name(&names, module, true));
         assert_eq!(name(&names, module), "old");
+    }
+
+    /// An interrupt's caller looks like any other caller, but its address is that of an instruction that did not run yet.
+    #[test]
+    fn a_function_that_was_interrupted_at_its_begin_has_its_own_name() {
+        let names = Names::default();
+        let table = table(
+            "ffffffff81000000 T core\nffffffff810000f0 T __pfx_next\nffffffff81000100 T next\nffffffff810001f0 T __cfi_last\n",
+        );
+        for (address, expected) in [(0xffffffff810000f0, "core"), (0xffffffff81000100, "next"), (0xffffffff81000200, "last")] {
+            let frame = names.intern_frame(Frame::Kernel { address: KernelAddress(address), is_return: true }).0;
+            assert!(table.name(&names, frame, true));
+            assert_eq!(name(&names, frame), expected, "{address:#x}");
+        }
     }
 
     /// A kernel that answers only once.
