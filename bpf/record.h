@@ -202,7 +202,7 @@ enum script_entry {
 	ENTRY_BETWEEN = 2, /* between calls there are frames whose byte at `entry` is NO_FUNCTION or more */
 };
 
-/* Layout of an interpreter's data in memory: the value of `runtimes`. Offsets are in bytes. Made by src/interpreters/python/runtime.rs. */
+/* Layout of an interpreter's data in memory: the value of `runtimes`. Offsets are in bytes. Made by src/runtimes/python/runtime.rs. */
 struct runtime {
 	__s64 slot; /* from the thread pointer to a pointer to the thread's state, or to a list of pointers */
 	__u32 within; /* the place in that list of a pointer to the state, or to the block with `variable` */

@@ -8,7 +8,7 @@
 # Leak detection is off: threads that are intentionally left behind hold memory when the program ends.
 set -eu
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- symbolize:: formats:: object:: interpreters:: unwind:: session::config:: collector::fuzzing:: \
+[ $# -gt 0 ] || set -- symbolize:: formats:: object:: runtimes:: unwind:: session::config:: collector::fuzzing:: \
     collector::processes:: collector::probes::spec:: collector::wire:: collector::tables::cache:: collector::tables::digest:: \
     collector::tables::files:: collector::tables::identity:: collector::tables::layout::
 # Tests of time limits: the program is too slow here.

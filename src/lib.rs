@@ -12,7 +12,7 @@
 //! - [`collector`]: everything that touches the kernel.
 //! - [`symbolize`]: converts addresses to names.
 //! - [`object`]: files of code. It opens the files that a process names, and reads ELF; [`collector`] and [`symbolize`] use it.
-//! - [`interpreters`]: finds functions of Python in memory; pure.
+//! - [`runtimes`]: finds functions of Python in memory; pure.
 //! - [`unwind`]: converts unwind information to compact tables; pure.
 //! - [`allocator`]: memory that the C library's allocator keeps.
 //! - [`privileges`]: drops privileges after the start, in all threads.
@@ -29,12 +29,12 @@ pub mod cli;
 pub mod collector;
 mod cpu_time;
 pub mod formats;
-pub mod interpreters;
 mod locks;
 pub mod object;
 pub mod palette;
 pub mod privileges;
 pub mod profile;
+pub mod runtimes;
 pub mod session;
 pub mod symbolize;
 pub mod ui;

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use common::{Program, alone};
 use flametop::collector::{Batch, Collector, CollectorOptions, ScriptCounts, Targets, Walk};
-use flametop::interpreters::Memory;
-use flametop::interpreters::python::{Clues, Code, Layout, Run, Version, chain, find_slot};
 use flametop::profile::{Frame, FrameId, Names, Tgid, UserEnd};
+use flametop::runtimes::Memory;
+use flametop::runtimes::python::{Clues, Code, Layout, Run, Version, chain, find_slot};
 use object::{Object, ObjectSegment, ObjectSymbol};
 use rustc_hash::FxHashMap;
 

@@ -6,7 +6,7 @@
  *
  * A record has code objects with the instructions that run in them, and the stack pointer of each native frame. For each call of the
  * interpreter's loop it has the anchor, an address in the stack of that call. The anchor lies in the stack of one native frame: user
- * space puts the functions of the call behind that frame. src/interpreters/python/ has the same walk in Rust.
+ * space puts the functions of the call behind that frame. src/runtimes/python/ has the same walk in Rust.
  *
  * The walk shares the time limit of the native walk: budget.h. A recursion costs little time and room: frames that lie side by side
  * are read together, and a function that was met at the same instruction is counted, not sent again.
@@ -104,7 +104,7 @@ static __always_inline int read_word(__u64 address, __u64 *word)
 	return bpf_probe_read_user(word, sizeof(*word), (void *)address);
 }
 
-/* Returns a hash of a code object, so that a later object at the same address differs. src/interpreters/python/code.rs has the same. */
+/* Returns a hash of a code object, so that a later object at the same address differs. src/runtimes/python/code.rs has the same. */
 static __always_inline __u32 code_check(struct script_state *script, __u64 code)
 {
 	__u64 mix = 0;

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use super::mapped_build_id::{self, MappedFile};
 use super::proc::{self, FoundProcess};
 use super::process_memory::ProcessMemory;
-use crate::interpreters::Memory;
-use crate::interpreters::python::{Clues, Code, Layout, RuntimeBytes, Version, find_slot, threads};
 use crate::object::bytes::Source;
 use crate::object::elf::Image;
 use crate::object::exported::addresses_of;
 use crate::object::process::directory;
 use crate::profile::{ElfAddress, FileOffset, Tgid, UserId};
+use crate::runtimes::Memory;
+use crate::runtimes::python::{Clues, Code, Layout, RuntimeBytes, Version, find_slot, threads};
 
 /// The interpreter of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]

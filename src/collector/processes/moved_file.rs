@@ -14,10 +14,10 @@ use super::mapped_build_id::{self, MappedFile};
 use super::proc::{self, Mapped};
 use super::process_memory::ProcessMemory;
 use crate::collector::wire::perf_records::Identity;
-use crate::interpreters::Memory;
 use crate::object::headers::{FileHeader, PT_LOAD, ProgramHeader};
 use crate::object::read_at::{FileBytes, ReadAt};
 use crate::profile::{Tgid, UserId};
+use crate::runtimes::Memory;
 
 /// Most program headers that a file may have: see `MAX_SEGMENTS` of the images that name functions.
 const MAX_SEGMENTS: u16 = 4096;

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::interpreters::Memory;
 use crate::object::process::directory;
+use crate::runtimes::Memory;
 
 /// A process's memory. Reading it takes the process's memory lock.
 pub(super) struct ProcessMemory(File);

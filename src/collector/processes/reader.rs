@@ -35,10 +35,10 @@ use super::moved_file::{self, MovedText};
 use super::proc::{self, MappedList};
 use super::process_memory;
 use crate::cpu_time;
-use crate::interpreters::python::{Code, Layout};
 use crate::locks;
 use crate::object::crew;
 use crate::profile::{BuildId, Tgid, UserId};
+use crate::runtimes::python::{Code, Layout};
 
 /// Number of workers. A question takes a few system calls; with two workers, one slow process does not delay the next.
 const WORKERS: usize = 2;

@@ -15,8 +15,8 @@ use super::scripts::{BYTES_OF_A_READ, Function, READS_OF_AN_INTERPRETER, ScriptC
 use super::state::Known;
 use super::table::ProcessTable;
 use crate::collector::wire::perf_records::Identity;
-use crate::interpreters::python::Code;
 use crate::profile::UserId;
+use crate::runtimes::python::Code;
 
 /// Most files of a process that may contain its interpreter and are read.
 const MAX_FILES: usize = 4;

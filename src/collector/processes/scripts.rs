@@ -8,8 +8,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::interpreter::CodeKey;
 use super::kernel_entries::KernelEntries;
 use crate::collector::wire::script::{Script, ScriptEnd, ScriptFrame};
-use crate::interpreters::python::{Code, Layout, RuntimeBytes};
 use crate::profile::{FrameId, FrameKind, LabelId, Names, UserId};
+use crate::runtimes::python::{Code, Layout, RuntimeBytes};
 
 /// Most functions, and most instructions, that are cached for one process. A full cache is emptied.
 const MAX_FUNCTIONS: usize = 1 << 15;

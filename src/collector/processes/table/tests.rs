@@ -10,8 +10,8 @@ use crate::collector::wire::perf_records::Identity;
 use crate::collector::wire::records;
 use crate::collector::wire::records::Record;
 use crate::collector::wire::records::tests::record_bytes;
-use crate::interpreters::python::{Code, Lines};
 use crate::profile::{BuildId, FileOffset, Frame, FrameKind, KernelAddress, ObjectId, ObjectKind, UserEnd, UserId};
+use crate::runtimes::python::{Code, Lines};
 
 /// Above the kernel's PID_MAX_LIMIT, so that nothing is found in /proc.
 const NOBODY: u32 = 5_000_000;

@@ -1,7 +1,7 @@
 //! Python's strings.
 
 use super::layout::Layout;
-use crate::interpreters::Memory;
+use crate::runtimes::Memory;
 
 /// Offset of a string's length, in characters.
 const LENGTH: u64 = 16;

@@ -3,7 +3,7 @@
 use super::layout::{Instruction, Layout};
 use super::lines::Lines;
 use super::text;
-use crate::interpreters::Memory;
+use crate::runtimes::Memory;
 
 /// Characters of a function's name that are read. The rest is cut off.
 pub const MAX_NAME: u64 = 512;

@@ -1,7 +1,7 @@
 //! The Python functions of a thread.
 
 use super::layout::{Entry, Innermost, Layout, NO_FUNCTION};
-use crate::interpreters::Memory;
+use crate::runtimes::Memory;
 
 /// A function that runs, or that waits for a function it has called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,4 +1,4 @@
-//! Interpreters of other languages: finds their functions in memory, and the names of these functions.
+//! Runtimes of other languages: finds their functions in memory, and the names of these functions.
 //!
 //! PURE: memory is read through [`Memory`]. The memory belongs to a profiled process and is hostile. So each read has a bound, and each
 //! chain of pointers has one, too. Damaged data gives `None`, never a panic.

@@ -1,6 +1,6 @@
 //! Offsets of the fields in CPython's objects, by version.
 
-use crate::interpreters::Memory;
+use crate::runtimes::Memory;
 
 /// A minor version of CPython, such as 3.12.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -1,7 +1,7 @@
 //! Finds the state of a thread.
 
 use super::layout::Layout;
-use crate::interpreters::Memory;
+use crate::runtimes::Memory;
 
 /// The place of a thread's state, relative to the thread pointer (`fs` on x86_64, `TPIDR_EL0` on arm64). It is equal in all threads of a
 /// process.

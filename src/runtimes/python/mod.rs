@@ -39,7 +39,7 @@ mod tests {
     use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
     use super::*;
-    use crate::interpreters::Memory;
+    use crate::runtimes::Memory;
 
     /// Memory of random words, most of them small or near each other, so pointers lead into it, in circles too.
     struct Nonsense(u64);
