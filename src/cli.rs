@@ -310,7 +310,7 @@ pub struct Record {
     /// Replace an existing file
     #[arg(long, help_heading = FILE)]
     pub force: bool,
-    /// Write folded stacks without `_[k]`, `_[i]`, `_[j]`, `_[p]` after kernel, inlined, JIT and Python frames
+    /// Write folded stacks without `_[k]`, `_[i]`, `_[j]`, `_[p]`, `_[s]` after kernel, inlined, JIT, Python and JavaScript frames
     #[arg(long, help_heading = FILE)]
     pub no_annotations: bool,
     /// Write file and line into folded stacks, behind the names of Python functions: `run (/srv/views.py:1)`
@@ -351,7 +351,7 @@ pub struct Convert {
     /// Replace an existing file
     #[arg(long)]
     pub force: bool,
-    /// Write folded stacks without `_[k]`, `_[i]`, `_[j]`, `_[p]` after kernel, inlined, JIT and Python frames
+    /// Write folded stacks without `_[k]`, `_[i]`, `_[j]`, `_[p]`, `_[s]` after kernel, inlined, JIT, Python and JavaScript frames
     #[arg(long)]
     pub no_annotations: bool,
     /// Write file and line into folded stacks, behind the names of Python functions: `run (/srv/views.py:1)`

@@ -4,7 +4,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use crate::profile::{Change, FrameKind, Label};
+use crate::profile::{Change, FrameKind, Label, Language};
 
 /// A set of colours for the kinds of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -64,7 +64,8 @@ fn standard_base(kind: FrameKind, dark: bool) -> Hsl {
         FrameKind::Kernel => (196.0, 0.44),
         FrameKind::Inlined => (48.0, 0.52),
         FrameKind::Jit => (110.0, 0.36),
-        FrameKind::Python => (275.0, 0.40),
+        FrameKind::Script(Language::Python) => (275.0, 0.40),
+        FrameKind::Script(Language::JavaScript) => (335.0, 0.46),
         FrameKind::Unknown => (0.0, 0.0),
     };
     Hsl(hue, saturation, if dark { 0.63 } else { 0.76 })
@@ -80,14 +81,16 @@ fn colour_blind_base(kind: FrameKind, dark: bool) -> Hsl {
         (FrameKind::Kernel, true) => (208.0, 0.80, 0.58),
         (FrameKind::Inlined, true) => (57.0, 0.85, 0.62),
         (FrameKind::Jit, true) => (162.0, 0.85, 0.66),
-        (FrameKind::Python, true) => (262.0, 0.70, 0.46),
+        (FrameKind::Script(Language::Python), true) => (262.0, 0.70, 0.46),
+        (FrameKind::Script(Language::JavaScript), true) => (5.0, 0.70, 0.29),
         (FrameKind::Unknown, true) => (0.0, 0.0, 0.45),
         (FrameKind::Process, false) => (215.0, 0.16, 0.76),
         (FrameKind::User, false) => (28.0, 0.68, 0.60),
         (FrameKind::Kernel, false) => (208.0, 0.65, 0.62),
         (FrameKind::Inlined, false) => (58.0, 0.90, 0.66),
         (FrameKind::Jit, false) => (170.0, 0.85, 0.84),
-        (FrameKind::Python, false) => (262.0, 0.60, 0.52),
+        (FrameKind::Script(Language::Python), false) => (262.0, 0.60, 0.52),
+        (FrameKind::Script(Language::JavaScript), false) => (5.0, 0.70, 0.32),
         (FrameKind::Unknown, false) => (0.0, 0.0, 0.55),
     };
     Hsl(hue, saturation, lightness)

@@ -60,11 +60,11 @@ impl<'a, 'b> Stacks<'a, 'b> {
         })
     }
 
-    /// Returns a frame. Functions of Python have their whole path, as in [`Label::object`](crate::profile::Label::object).
+    /// Returns a frame. Functions of languages have their whole path, as in [`Label::object`](crate::profile::Label::object).
     pub(super) fn frame(&self, name: &str, place: Place<'_>, kind: FrameKind) -> FrameId {
         let names = self.into.names;
         let (name, file) = (sanitize(name), sanitize(place.file));
-        let short = if kind == FrameKind::Python { &file } else { file.rsplit('/').next().unwrap_or_default() };
+        let short = if matches!(kind, FrameKind::Script(_)) { &file } else { file.rsplit('/').next().unwrap_or_default() };
         let object = match place.function {
             Some(line) if !short.is_empty() => format!("{short}:{line}"),
             _ => short.to_owned(),

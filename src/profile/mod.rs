@@ -23,6 +23,7 @@ pub use listing::{Listing, Row, RowWeights, Rows, SourceLocation, hottest_line};
 pub use names::folding::Folding;
 pub use names::frame::Frame;
 pub use names::labels::{FrameKind, Label, LabelTable};
+pub use names::language::Language;
 pub use names::objects::{Object, ObjectKind, ObjectTable};
 pub use names::table::{FrameTable, Names};
 pub use names::text::sanitize;

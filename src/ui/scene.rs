@@ -165,7 +165,7 @@ impl Scene {
     pub(in crate::ui) fn shown_name<'a>(&self, label: &'a Label) -> Cow<'a, str> {
         match label.kind {
             FrameKind::User | FrameKind::Inlined | FrameKind::Jit => shorten(&label.name, self.detail),
-            FrameKind::Python | FrameKind::Process | FrameKind::Kernel | FrameKind::Unknown => Cow::Borrowed(&label.name),
+            FrameKind::Script(_) | FrameKind::Process | FrameKind::Kernel | FrameKind::Unknown => Cow::Borrowed(&label.name),
         }
     }
 

@@ -6,7 +6,7 @@
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::palette::{Hsl, Palette};
-use crate::profile::{Change, FrameKind, Label};
+use crate::profile::{Change, FrameKind, Label, Language};
 
 /// Number of colours that the terminal shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
@@ -88,14 +88,16 @@ fn sixteen(palette: Palette, kind: FrameKind, second: bool) -> Color {
     let (a, b) = match kind {
         FrameKind::Kernel if palette == Palette::ColourBlind => (Color::LightBlue, Color::LightCyan),
         FrameKind::Jit if palette == Palette::ColourBlind => (Color::Magenta, Color::LightMagenta),
-        FrameKind::Python if palette == Palette::ColourBlind => (Color::LightRed, Color::Red),
+        FrameKind::Script(Language::Python) if palette == Palette::ColourBlind => (Color::LightRed, Color::Red),
+        FrameKind::Script(Language::JavaScript) if palette == Palette::ColourBlind => (Color::LightGreen, Color::Green),
         FrameKind::Inlined if palette == Palette::ColourBlind => (Color::LightYellow, Color::Yellow),
         FrameKind::Process => (Color::Gray, Color::White),
         FrameKind::User => (Color::Yellow, Color::LightYellow),
         FrameKind::Kernel => (Color::Cyan, Color::LightCyan),
         FrameKind::Inlined => (Color::LightRed, Color::Red),
         FrameKind::Jit => (Color::Green, Color::LightGreen),
-        FrameKind::Python => (Color::Magenta, Color::LightMagenta),
+        FrameKind::Script(Language::Python) => (Color::Magenta, Color::LightMagenta),
+        FrameKind::Script(Language::JavaScript) => (Color::LightBlue, Color::LightCyan),
         FrameKind::Unknown => (Color::Gray, Color::White),
     };
     if second { b } else { a }
@@ -349,15 +351,7 @@ mod tests {
     #[test]
     fn text_can_be_read_on_every_box() {
         let labels = crate::profile::LabelTable::default();
-        for kind in [
-            FrameKind::User,
-            FrameKind::Kernel,
-            FrameKind::Inlined,
-            FrameKind::Jit,
-            FrameKind::Python,
-            FrameKind::Unknown,
-            FrameKind::Process,
-        ] {
+        for kind in FrameKind::ALL {
             for name in ["a", "main", "tokio::runtime", "x86_64"] {
                 let label = labels.get(labels.intern(name, name, kind));
                 for (dark, shift, faded) in [(true, false, false), (true, true, true), (false, true, false), (false, false, true)]
@@ -396,8 +390,7 @@ mod tests {
             ("without green", [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]]),
             ("without blue", [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]]),
         ];
-        let kinds =
-            [FrameKind::User, FrameKind::Kernel, FrameKind::Inlined, FrameKind::Jit, FrameKind::Python, FrameKind::Unknown];
+        let kinds = FrameKind::ALL.into_iter().filter(|kind| *kind != FrameKind::Process).collect::<Vec<_>>();
         let labels = crate::profile::LabelTable::default();
         for dark in [true, false] {
             let theme = Theme { dark, palette: Palette::ColourBlind, ..Theme::default() };

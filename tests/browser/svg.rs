@@ -8,7 +8,7 @@ use flametop::formats::Part;
 use flametop::formats::save::{Overwrite, save};
 use flametop::formats::svg::{self, SvgOptions};
 use flametop::palette::Palette;
-use flametop::profile::{CallTree, FrameKind, LabelTable, SourceLocation, TreeBuilder, sanitize};
+use flametop::profile::{CallTree, FrameKind, LabelTable, Language, SourceLocation, TreeBuilder, sanitize};
 
 use super::chromium::{Screenshot, WIDTH, decoded, seen_in, with_script};
 
@@ -164,13 +164,14 @@ fn so_it_does_with_callers_at_the_top() {
 }
 
 /// The kinds of a picture in which each kind has one box; the last one is too narrow for a name.
-const KINDS: [FrameKind; 7] = [
+const KINDS: [FrameKind; 8] = [
     FrameKind::Process,
     FrameKind::User,
     FrameKind::Kernel,
     FrameKind::Inlined,
     FrameKind::Jit,
-    FrameKind::Python,
+    FrameKind::Script(Language::Python),
+    FrameKind::Script(Language::JavaScript),
     FrameKind::Unknown,
 ];
 
@@ -183,7 +184,7 @@ fn boxes_have_the_colours_of_the_palette_on_light_and_dark_ground_and_the_legend
     for (number, kind) in KINDS.into_iter().enumerate() {
         // In alphabetical order. The last box has 4 of 1,000 samples: 4.8 pixels.
         let node = builder.child(CallTree::ROOT, labels.intern(&format!("{number}"), "", kind));
-        builder.add(node, if number + 1 == KINDS.len() { 4 } else { 166 });
+        builder.add(node, if number + 1 == KINDS.len() { 4 } else { 142 });
     }
     let tree = builder.finish();
     for palette in [Palette::Standard, Palette::ColourBlind] {
@@ -222,7 +223,7 @@ fn boxes_have_the_colours_of_the_palette_on_light_and_dark_ground_and_the_legend
                 let expected = palette.frame(dark, label).in_steps().rgb();
                 // Without scripts the picture has its usual width. The right end of a box has no name.
                 let scale = (if scripts { WIDTH as f64 - 20.0 } else { 1180.0 }) / 1000.0;
-                let end = if number + 1 == KINDS.len() { 1000.0 } else { 166.0 * (number + 1) as f64 };
+                let end = if number + 1 == KINDS.len() { 1000.0 } else { 142.0 * (number + 1) as f64 };
                 let found = seen.at(10.0 + end * scale - 2.5, row + 7.0);
                 assert_eq!(found, expected, "{kind:?}, dark: {dark}, {}, {palette:?}", file.display());
             }

@@ -1,6 +1,6 @@
 //! Profiles in JSON.
 
-use flametop::profile::{FrameKind, Tgid, Tid};
+use flametop::profile::{FrameKind, Language, Tgid, Tid};
 
 use super::*;
 
@@ -32,15 +32,15 @@ fn stacks_of_speedscope_have_threads_times_and_units() {
 #[test]
 fn samples_of_v8_last_until_the_next_one() {
     let file = File::open(CPUPROFILE.as_bytes());
-    let expected = "(idle) 40000\nrun_[j] 20000\nrun_[j];(anonymous)_[j] 30000\n";
+    let expected = "(idle) 40000\nrun_[s] 20000\nrun_[s];(anonymous)_[s] 30000\n";
     assert_eq!(file.folded(), expected);
-    let anonymous = file.names.labels.intern("(anonymous)", "app.js:12", FrameKind::Jit);
+    let anonymous = file.names.labels.intern("(anonymous)", "/srv/app.js:12", FrameKind::Script(Language::JavaScript));
     assert!(file.tree().nodes().iter().any(|node| node.label == anonymous));
     let times: Vec<u64> = file.profile.samples.slices_from(0).flatten().map(|sample| sample.time.0).collect();
     assert_eq!(times, [1_010_000, 1_030_000, 1_060_000]);
     // Without samples there are the counts of the nodes.
     let counts = CPUPROFILE.replace("[2,3,3,4]", "[]").replace("[10,20,30,0]", "[]");
-    assert_eq!(File::open(counts.as_bytes()).folded(), "run_[j] 1\nrun_[j];(anonymous)_[j] 2\n");
+    assert_eq!(File::open(counts.as_bytes()).folded(), "run_[s] 1\nrun_[s];(anonymous)_[s] 2\n");
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_trace_of_chrome_has_the_profiles_of_its_threads() {
 {"name":"ProfileChunk","ph":"P","pid":7,"tid":9,"id":"0x1","args":{"data":{"cpuProfile":{"nodes":[{"id":3,"parent":2,"callFrame":{"functionName":"b"}}],
 "samples":[3,99]},"timeDeltas":[7,4]}}}]}"#;
     let file = File::open(trace.as_bytes());
-    assert_eq!(file.folded(), "[unknown] 4000\na_[j] 7000\na_[j];b_[j] 4000\n");
+    assert_eq!(file.folded(), "[unknown] 4000\na_[s] 7000\na_[s];b_[s] 4000\n");
     assert_eq!(file.opened.remarks, ["1 samples are in calls that the file does not have"]);
     let row = file.profile.threads.rows()[0];
     let names = (file.names.labels.name(row.process), file.names.labels.name(row.name));
@@ -158,7 +158,7 @@ fn profiles_of_firefox_have_threads_times_weights_and_kinds() {
         assert_eq!((about.frequency, about.utc), (100, Some(1_700_000_000_000_000_000)));
         for (name, object, kind) in [
             ("main", "libc.so.6", FrameKind::User),
-            ("run", "/srv/app.py:40", FrameKind::Python),
+            ("run", "/srv/app.py:40", FrameKind::Script(Language::Python)),
             ("leaf", "libc.so.6", FrameKind::Inlined),
         ] {
             let label = file.names.labels.intern(name, object, kind);
@@ -191,7 +191,7 @@ fn profiles_of_the_browser_itself_have_texts_as_frames() {
     );
     for text in [text.clone(), format!(r#"{{"label":"","profile":{text}}}"#)] {
         let file = File::open(text.as_bytes());
-        assert_eq!(file.folded(), "tab;(root) 1\ntab;(root);draw_[j] 2\n");
+        assert_eq!(file.folded(), "tab;(root) 1\ntab;(root);draw_[s] 2\n");
     }
 }
 

@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::interpreter::CodeKey;
 use super::kernel_entries::KernelEntries;
 use crate::collector::wire::script::{Script, ScriptEnd, ScriptFrame};
-use crate::profile::{FrameId, FrameKind, LabelId, Names, UserId};
+use crate::profile::{FrameId, FrameKind, LabelId, Language, Names, UserId};
 use crate::runtimes::python::{Code, Layout, RuntimeBytes};
 
 /// Most functions, and most instructions, that are cached for one process. A full cache is emptied.
@@ -239,22 +239,22 @@ pub(crate) type Runtimes = KernelEntries<u32, RuntimeBytes>;
 /// Returns the label of a function: its name, its file, and the line of its `def`. File and line distinguish functions with the same name.
 pub(super) fn label_of(names: &Names, user: UserId, code: &Code) -> LabelId {
     let place = format!("{}:{}", code.file, code.first_line);
-    names.labels.intern_for(user, &code.name, &place, FrameKind::Python)
+    names.labels.intern_for(user, &code.name, &place, FrameKind::Script(Language::Python))
 }
 
 /// Returns the frame of functions that were not read, because their user had too many or the answer came too late.
 pub(super) fn not_read(names: &Names) -> FrameId {
-    names.intern_named(names.labels.intern("[functions not read]", "", FrameKind::Python))
+    names.intern_named(names.labels.intern("[functions not read]", "", FrameKind::Script(Language::Python)))
 }
 
 /// Returns the frame of functions whose code objects were gone before they were read.
 pub(super) fn gone(names: &Names) -> FrameId {
-    names.intern_named(names.labels.intern("[function that is gone]", "", FrameKind::Python))
+    names.intern_named(names.labels.intern("[function that is gone]", "", FrameKind::Script(Language::Python)))
 }
 
 /// Returns the frame that is shown in the place of a sample's outermost functions, if the sample lacks them.
 pub(super) fn missing(names: &Names) -> FrameId {
-    names.intern_named(names.labels.intern("[functions missing]", "", FrameKind::Python))
+    names.intern_named(names.labels.intern("[functions missing]", "", FrameKind::Script(Language::Python)))
 }
 
 #[cfg(test)]

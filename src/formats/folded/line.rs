@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::UNKNOWN;
-use crate::profile::FrameKind;
+use crate::profile::{FrameKind, Language};
 
 /// A count as written: `12.5` is 12 and 500,000,000 billionths.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -102,7 +102,8 @@ pub(super) fn parse_frame(frame: &[u8]) -> (Cow<'_, str>, FrameKind) {
         [name @ .., b'_', b'[', b'k', b']'] => (name, FrameKind::Kernel),
         [name @ .., b'_', b'[', b'i', b']'] => (name, FrameKind::Inlined),
         [name @ .., b'_', b'[', b'j', b']'] => (name, FrameKind::Jit),
-        [name @ .., b'_', b'[', b'p', b']'] => (name, FrameKind::Python),
+        [name @ .., b'_', b'[', b'p', b']'] => (name, FrameKind::Script(Language::Python)),
+        [name @ .., b'_', b'[', b's', b']'] => (name, FrameKind::Script(Language::JavaScript)),
         [name @ .., b'_', b'[', b'w', b']'] => (name, FrameKind::User),
         name => (name, FrameKind::User),
     };

@@ -10,7 +10,8 @@
 //! (<https://github.com/brendangregg/FlameGraph>).
 //!
 //! - Names may hold spaces. They cannot hold `;`: it is written as `:`, as `stackcollapse-perf.pl` does.
-//! - An annotation at the end of a name gives the frame's kind: `_[k]` kernel, `_[i]` inlined, `_[j]` JIT. `_[w]` (a waker) is
+//! - An annotation at the end of a name gives the frame's kind: `_[k]` kernel, `_[i]` inlined, `_[j]` JIT, and those of
+//!   [`Language`](crate::profile::Language). `_[w]` (a waker) is
 //!   removed and has no meaning here. Names without an annotation are user code. That includes the first frame of a line: many
 //!   tools put the command's name there, many do not, and nothing in the file shows the difference.
 //! - `[unknown]` is [`FrameKind::Unknown`](crate::profile::FrameKind::Unknown); a frame without a name becomes `[unknown]`.

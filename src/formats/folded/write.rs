@@ -92,7 +92,7 @@ fn write_lines<C: Display>(
     let texts = Texts::new(tree, labels, |labels, id| {
         let Some(label) = labels.get(id) else { return UNKNOWN.into() };
         let annotation = if options.annotations { label.kind.annotation() } else { "" };
-        match options.places && label.kind == FrameKind::Python && !label.object.is_empty() {
+        match options.places && matches!(label.kind, FrameKind::Script(_)) && !label.object.is_empty() {
             true => frame_text(&format!("{} ({})", label.name, label.object), annotation),
             false => frame_text(&label.name, annotation),
         }
@@ -126,13 +126,14 @@ fn frame_text(name: &str, annotation: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::Language;
 
     #[test]
     fn functions_of_the_same_name_have_their_files_if_asked() {
         let labels = LabelTable::default();
         let mut builder = TreeBuilder::new();
         for file in ["/a/views.py:1", "/b/views.py:1"] {
-            let node = builder.child(CallTree::ROOT, labels.intern("run", file, FrameKind::Python));
+            let node = builder.child(CallTree::ROOT, labels.intern("run", file, FrameKind::Script(Language::Python)));
             let node = builder.child(node, labels.intern("work", "libc.so.6", User));
             builder.add(node, 1);
         }

@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use crate::formats::reading::DEEPEST;
-use crate::profile::{FrameKind, StackId, Unit};
+use crate::profile::{FrameKind, Language, StackId, Unit};
 
 use crate::formats::stacks::{Place, Stacks};
 
@@ -270,10 +270,11 @@ fn stacks_of(nodes: &[Node], stacks: &mut Stacks<'_, '_>) -> FxHashMap<u64, Stac
             caller
         } else {
             // `(program)`, `(idle)` and `(garbage collector)` are no functions.
-            let kind = if function_name.starts_with('(') { FrameKind::Unknown } else { FrameKind::Jit };
+            let kind = if function_name.starts_with('(') { FrameKind::Unknown } else { FrameKind::Script(Language::JavaScript) };
             let name = if function_name.is_empty() { "(anonymous)" } else { function_name };
             let line = line_number.filter(|line| (0.0..1e9).contains(line)).map(|line| line as u32 + 1);
-            let frame = stacks.frame(name, Place { file: url, function: line, line }, kind);
+            let frame =
+                stacks.frame(name, Place { file: url.strip_prefix("file://").unwrap_or(url), function: line, line }, kind);
             stacks.child(caller, frame)
         };
         found.insert(id, stack);

@@ -17,7 +17,7 @@ mod write;
 pub(super) use read::{open, open_json, recognizes};
 pub(super) use write::OtlpWriter;
 
-use crate::profile::FrameKind;
+use crate::profile::{FrameKind, Language};
 
 /// Fields of `ProfilesData`.
 mod data {
@@ -53,14 +53,14 @@ mod keys {
 const FRAME_TYPES: [(&str, FrameKind); 16] = [
     ("kernel", FrameKind::Kernel),
     ("native", FrameKind::User),
-    ("cpython", FrameKind::Python),
+    ("cpython", FrameKind::Script(Language::Python)),
     ("jit", FrameKind::Jit),
     // An inlined function, in files that do not say into which function.
     ("inlined", FrameKind::Inlined),
     ("go", FrameKind::User),
     ("rust", FrameKind::User),
     ("jvm", FrameKind::Jit),
-    ("v8js", FrameKind::Jit),
+    ("v8js", FrameKind::Script(Language::JavaScript)),
     ("dotnet", FrameKind::Jit),
     ("php", FrameKind::Jit),
     ("ruby", FrameKind::Jit),

@@ -8,7 +8,7 @@ use crate::formats::FormatError;
 use crate::formats::packed::HEAD;
 use crate::formats::protobuf::{Fields, Value};
 use crate::formats::reading::{DEEPEST, Destination, Opened, frame_at, unit_called};
-use crate::profile::{EventSource, EventStatus, FrameId, FrameKind, Sample, StackId, Thread, ThreadIndex, Unit};
+use crate::profile::{EventSource, EventStatus, FrameId, FrameKind, Language, Sample, StackId, Thread, ThreadIndex, Unit};
 
 /// Most kinds of values in a file.
 const MOST_TYPES: usize = 60;
@@ -346,7 +346,7 @@ impl Reader<'_, '_, '_> {
 fn kind_of(module: &str, file: &str, is_inlined: bool) -> FrameKind {
     match () {
         () if module.starts_with("[kernel") || module.starts_with("[guest.kernel") || module == "[vmlinux]" => FrameKind::Kernel,
-        () if file.ends_with(".py") => FrameKind::Python,
+        () if let Some(language) = Language::of_file(file) => FrameKind::Script(language),
         () if is_inlined => FrameKind::Inlined,
         () if module.starts_with("[jit") || module == "[anon]" => FrameKind::Jit,
         () => FrameKind::User,

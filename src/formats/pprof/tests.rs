@@ -8,8 +8,8 @@ use crate::formats::protobuf::Message;
 use crate::formats::svg::SvgOptions;
 use crate::formats::{Destination, FormatError, Opened, Part, SaveOptions, ThisMachine, open};
 use crate::profile::{
-    CallTree, Capabilities, Direction, Engine, EventSource, FrameKind, Grouping, LabelTable, Names, Processes, Profile, Query,
-    Request, Timestamp, TreeBuilder, Unit,
+    CallTree, Capabilities, Direction, Engine, EventSource, FrameKind, Grouping, LabelTable, Language, Names, Processes, Profile,
+    Query, Request, Timestamp, TreeBuilder, Unit,
 };
 
 fn options(unit: Unit, frequency: u32) -> SaveOptions {
@@ -63,7 +63,7 @@ fn example() -> (LabelTable, CallTree) {
     let mut builder = TreeBuilder::new();
     let (main, parse) = (("main", "shop", FrameKind::User), ("parse", "shop", FrameKind::User));
     // The place of a Python function is its file and line.
-    let run = ("run", "/srv/views.py:12", FrameKind::Python);
+    let run = ("run", "/srv/views.py:12", FrameKind::Script(Language::Python));
     for (stack, weight) in [
         (vec![main], 3),
         (vec![main, parse, ("skip", "shop", FrameKind::Inlined)], 40),

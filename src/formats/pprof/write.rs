@@ -164,7 +164,7 @@ impl<'a> Writer<'a> {
         let Some(label) = self.part.labels.get(label) else { return 0 };
         let name = match label.kind {
             FrameKind::Kernel => "[kernel.kallsyms]",
-            FrameKind::Python | FrameKind::Process => return 0,
+            FrameKind::Script(_) | FrameKind::Process => return 0,
             _ if label.object.is_empty() => return 0,
             _ => &*label.object,
         };
@@ -189,8 +189,9 @@ impl<'a> Writer<'a> {
         let number = self.functions.len() as u64 + 1;
         let label = self.part.labels.get(id);
         let name = self.text(label.map_or("?", |label| &label.name));
-        // The place of a Python function is `file:line`.
-        let place = label.filter(|label| label.kind == FrameKind::Python).and_then(|label| label.object.rsplit_once(':'));
+        // The place of a function of a language is `file:line`.
+        let place =
+            label.filter(|label| matches!(label.kind, FrameKind::Script(_))).and_then(|label| label.object.rsplit_once(':'));
         let (file, line) = place.map_or(("", 0), |(file, line)| (file, line.parse().unwrap_or(0)));
         let file = self.text(file);
         let mut function = Message::default();

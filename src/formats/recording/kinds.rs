@@ -1,15 +1,16 @@
 //! The numbers of kinds in a file. They never change, whatever the order of the kinds in the program.
 
-use crate::profile::{FrameKind, ObjectKind, Unit};
+use crate::profile::{FrameKind, Language, ObjectKind, Unit};
 
-const FRAMES: [FrameKind; 7] = [
+const FRAMES: [FrameKind; 8] = [
     FrameKind::Process,
     FrameKind::User,
     FrameKind::Kernel,
     FrameKind::Inlined,
     FrameKind::Jit,
-    FrameKind::Python,
+    FrameKind::Script(Language::Python),
     FrameKind::Unknown,
+    FrameKind::Script(Language::JavaScript),
 ];
 
 const OBJECTS: [ObjectKind; 7] = [

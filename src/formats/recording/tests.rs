@@ -10,8 +10,8 @@ use crate::formats::sink::Sink;
 use crate::formats::{Destination, FormatError, Opened, ThisMachine, open};
 use crate::profile::{
     Capabilities, CgroupId, Clock, Cpu, EventSource, EventStatus, FileOffset, Folding, Frame, FrameId, FrameKind, KernelAddress,
-    Limits, Names, Object, ObjectKind, Process, ProcessAddress, Processes, Profile, Renewals, Sample, Tgid, Thread, Tid,
-    Timestamp, Unit, UserEnd, UserId,
+    Language, Limits, Names, Object, ObjectKind, Process, ProcessAddress, Processes, Profile, Renewals, Sample, Tgid, Thread,
+    Tid, Timestamp, Unit, UserEnd, UserId,
 };
 
 /// What a sample says, in words: independent of tables.
@@ -85,7 +85,7 @@ impl Machine {
         let elf = names.objects.intern(Object { user: UserId(33), ..elf });
         let script = names.objects.intern(Object { kind: ObjectKind::Script, path: "/srv/a.py".into(), ..Object::default() });
         let jit = names.jit_object(UserId(33), Tgid(7), 5);
-        let function = names.labels.intern("run", "/srv/a.py:3", FrameKind::Python);
+        let function = names.labels.intern("run", "/srv/a.py:3", FrameKind::Script(Language::Python));
         let all = [
             Frame::Named(names.labels.intern("main", "prog", FrameKind::User)),
             Frame::Kernel { address: KernelAddress(0xffff_ffff_8100_0000), is_return: true },

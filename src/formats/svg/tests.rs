@@ -2,7 +2,7 @@ use super::boxes::MAX_BOXES;
 use super::*;
 use crate::cpu_time;
 use crate::palette::Palette;
-use crate::profile::{CallTree, FrameKind, LabelTable, Measure, NodeId, TreeBuilder};
+use crate::profile::{CallTree, FrameKind, LabelTable, Language, Measure, NodeId, TreeBuilder};
 use std::borrow::Cow;
 
 fn part<'a>(tree: &'a CallTree, labels: &'a LabelTable) -> Part<'a> {
@@ -96,7 +96,7 @@ fn kinds_have_colours_of_their_own_and_the_file_is_always_the_same() {
         ("k", FrameKind::Kernel),
         ("i", FrameKind::Inlined),
         ("j", FrameKind::Jit),
-        ("y", FrameKind::Python),
+        ("y", FrameKind::Script(Language::Python)),
         ("x", FrameKind::Unknown),
     ];
     let node = kinds.iter().fold(CallTree::ROOT, |node, (name, kind)| builder.child(node, labels.intern(name, "", *kind)));

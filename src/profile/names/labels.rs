@@ -9,6 +9,7 @@ use dashmap::{DashMap, DashSet, Entry};
 use rustc_hash::FxBuildHasher;
 
 use super::budget::{Budget, hashed, listed, shared};
+use super::language::Language;
 use super::list::List;
 use super::text::sanitize;
 use crate::profile::ids::{FirstId, LabelId, UserId};
@@ -26,21 +27,22 @@ pub enum FrameKind {
     Inlined,
     /// Code made at run time.
     Jit,
-    /// A function of Python, which an interpreter runs.
-    Python,
+    /// A function that a runtime of this language runs.
+    Script(Language),
     /// Only the address is known.
     Unknown,
 }
 
 impl FrameKind {
     /// All kinds, in the order of legends.
-    pub const ALL: [FrameKind; 7] = [
+    pub const ALL: [FrameKind; 8] = [
         FrameKind::Process,
         FrameKind::User,
         FrameKind::Kernel,
         FrameKind::Inlined,
         FrameKind::Jit,
-        FrameKind::Python,
+        FrameKind::Script(Language::Python),
+        FrameKind::Script(Language::JavaScript),
         FrameKind::Unknown,
     ];
 
@@ -50,7 +52,7 @@ impl FrameKind {
             FrameKind::Kernel => "[k]",
             FrameKind::Inlined => "(inl)",
             FrameKind::Jit => "~jit",
-            FrameKind::Python => "[py]",
+            FrameKind::Script(language) => language.mark(),
             FrameKind::Process | FrameKind::User | FrameKind::Unknown => "",
         }
     }
@@ -63,18 +65,18 @@ impl FrameKind {
             FrameKind::Kernel => "kernel",
             FrameKind::Inlined => "inlined",
             FrameKind::Jit => "made at run time",
-            FrameKind::Python => "Python",
+            FrameKind::Script(language) => language.word(),
             FrameKind::Unknown => "no name was found",
         }
     }
 
-    /// Returns FlameGraph's annotation of a folded frame: `_[k]` kernel, `_[i]` inlined, `_[j]` JIT. `_[p]` for Python is our own.
+    /// Returns FlameGraph's annotation of a folded frame: `_[k]` kernel, `_[i]` inlined, `_[j]` JIT. Those of [languages](Language) are our own.
     pub fn annotation(self) -> &'static str {
         match self {
             FrameKind::Kernel => "_[k]",
             FrameKind::Inlined => "_[i]",
             FrameKind::Jit => "_[j]",
-            FrameKind::Python => "_[p]",
+            FrameKind::Script(language) => language.annotation(),
             FrameKind::Process | FrameKind::User | FrameKind::Unknown => "",
         }
     }
@@ -85,8 +87,8 @@ impl FrameKind {
 pub struct Label {
     /// Safe to print: no control characters, at most 4,096 characters.
     pub name: Arc<str>,
-    /// The object's short name (`libc.so.6`, `kernel`); empty where there is none. For a Python function, the path of its file and the line
-    /// of its `def`: many files have the same name.
+    /// The object's short name (`libc.so.6`, `kernel`); empty where there is none. For a function of a [language](Language), the path of its file and the line
+    /// where it begins: many files have the same name.
     pub object: Arc<str>,
     /// The kind of the frame.
     pub kind: FrameKind,
@@ -104,7 +106,7 @@ impl Label {
         let ends_second = self.object.rfind('/').unwrap_or(0);
         let begins_second = self.object.get(..ends_second).and_then(|before| before.rfind('/')).map_or(0, |slash| slash + 1);
         match self.kind {
-            FrameKind::Python => self.object.get(begins_second..).unwrap_or(&self.object),
+            FrameKind::Script(_) => self.object.get(begins_second..).unwrap_or(&self.object),
             _ => &self.object,
         }
     }
@@ -321,10 +323,10 @@ mod tests {
     fn of_a_python_functions_file_two_parts_are_shown() {
         let labels = LabelTable::default();
         let shown = |place: &str, kind| labels.get(labels.intern("run", place, kind)).unwrap().short_object().to_owned();
-        assert_eq!(shown("/srv/shop/views.py:1", FrameKind::Python), "shop/views.py:1");
-        assert_eq!(shown("/views.py:1", FrameKind::Python), "/views.py:1");
-        assert_eq!(shown("shop/views.py:1", FrameKind::Python), "shop/views.py:1");
-        assert_eq!(shown("<frozen posixpath>:1", FrameKind::Python), "<frozen posixpath>:1");
+        assert_eq!(shown("/srv/shop/views.py:1", FrameKind::Script(Language::Python)), "shop/views.py:1");
+        assert_eq!(shown("/views.py:1", FrameKind::Script(Language::Python)), "/views.py:1");
+        assert_eq!(shown("shop/views.py:1", FrameKind::Script(Language::Python)), "shop/views.py:1");
+        assert_eq!(shown("<frozen posixpath>:1", FrameKind::Script(Language::Python)), "<frozen posixpath>:1");
         assert_eq!(shown("libc.so.6", FrameKind::User), "libc.so.6");
     }
 

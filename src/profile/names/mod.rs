@@ -4,6 +4,7 @@ pub(crate) mod budget;
 pub(crate) mod folding;
 pub(crate) mod frame;
 pub(crate) mod labels;
+pub(crate) mod language;
 pub(crate) mod list;
 pub(crate) mod objects;
 pub(crate) mod table;

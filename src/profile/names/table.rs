@@ -15,6 +15,7 @@ use super::budget::{Budget, hashed, listed};
 use super::folding::Folding;
 use super::frame::{Frame, PackedFrame};
 use super::labels::{FrameKind, LabelTable};
+use super::language::Language;
 use super::list::List;
 use super::objects::{Object, ObjectKind, ObjectTable};
 use crate::profile::ids::{FirstId, FrameId, LabelId, ObjectId, Tgid, UserId};
@@ -240,8 +241,10 @@ impl Names {
             let kind = match object {
                 ObjectId::KERNEL => FrameKind::Kernel,
                 ObjectId::ANONYMOUS => FrameKind::Jit,
-                _ if self.objects.get(object).is_some_and(|object| object.kind == ObjectKind::Script) => FrameKind::Python,
-                _ => FrameKind::Unknown,
+                _ => match self.objects.get(object).filter(|object| object.kind == ObjectKind::Script) {
+                    Some(file) => FrameKind::Script(Language::of_file(&file.path).unwrap_or(Language::Python)),
+                    None => FrameKind::Unknown,
+                },
             };
             match object {
                 ObjectId::MORE => self.labels.intern_always(short, "", kind),

@@ -107,7 +107,7 @@ fn callers_of(profile: &Profile, oldest: usize) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{FileOffset, Frame, FrameKind, Object, ObjectKind, Sample, Thread, UserId};
+    use crate::profile::{FileOffset, Frame, FrameKind, Language, Object, ObjectKind, Sample, Thread, UserId};
 
     #[test]
     fn the_heaviest_addresses_speak_for_a_function() {
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn a_function_of_different_files_of_different_users_has_no_line() {
         let names = Names::default();
-        let label = |name: &str| names.labels.intern(name, "app.py", FrameKind::Python);
+        let label = |name: &str| names.labels.intern(name, "app.py", FrameKind::Script(Language::Python));
         let mut profile = Profile::default();
         let mut sample = |function: &str, path: &str, user: u32| {
             let user = UserId(user);

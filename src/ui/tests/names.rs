@@ -3,6 +3,7 @@
 use super::*;
 use crate::profile::Frame;
 use crate::profile::KernelAddress;
+use crate::profile::Language;
 use crate::profile::{FileOffset, ObjectId};
 
 /// `main` calls `std::map<int>::find(int)`, into which `less` is inlined. Half of the samples are in `less`.
@@ -84,7 +85,7 @@ fn interpreted() -> Bench {
     let main = native("main", Frame::File { object, offset: FileOffset(1), is_return: true });
     let evaluate = native("evaluate", Frame::Interpreter { object, offset: FileOffset(2), is_return: true });
     let sort = native("list_sort", Frame::File { object, offset: FileOffset(3), is_return: false });
-    let label = names.labels.intern("handle", "server.py:7", FrameKind::Python);
+    let label = names.labels.intern("handle", "server.py:7", FrameKind::Script(Language::Python));
     let handle = names.intern_frame(Frame::Script { object, label, line: 9 }).0;
     let mut profile = Profile::new(Limits::default());
     for i in 0..20u64 {

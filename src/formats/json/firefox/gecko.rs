@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::formats::FormatError;
-use crate::profile::{FrameId, FrameKind, StackId, Unit};
+use crate::profile::{FrameId, FrameKind, Language, StackId, Unit};
 
 use super::{Meta, Number, nanoseconds, nonsense};
 use crate::formats::stacks::{Place, Stacks};
@@ -91,7 +91,8 @@ impl Thread {
             if !place.file.is_empty() {
                 place.line = line(cells).filter(|line| (1.0..1e9).contains(line)).map(|line| line as u32).or(place.function);
             }
-            let kind = if place.function.is_some() { FrameKind::Jit } else { meta.kind(category(cells)) };
+            let kind =
+                if place.function.is_some() { FrameKind::Script(Language::JavaScript) } else { meta.kind(category(cells)) };
             Ok(stacks.frame(name, place, kind))
         });
         let frames: Vec<FrameId> = frames.collect::<Result<_, FormatError>>()?;

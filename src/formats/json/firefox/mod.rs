@@ -13,7 +13,7 @@ mod write;
 use serde::Deserialize;
 
 use crate::formats::FormatError;
-use crate::profile::FrameKind;
+use crate::profile::{FrameKind, Language};
 
 use crate::formats::stacks::Stacks;
 
@@ -22,14 +22,15 @@ pub(super) use read::read;
 pub(in crate::formats) use write::FirefoxWriter;
 
 /// The categories of frames that flametop writes: the kind, the name, and the colour that the profiler gives it.
-const CATEGORIES: [(FrameKind, &str, &str); 7] = [
+const CATEGORIES: [(FrameKind, &str, &str); 8] = [
     (FrameKind::Unknown, "Other", "grey"),
     (FrameKind::Process, "Process", "darkgrey"),
     (FrameKind::User, "User", "yellow"),
     (FrameKind::Kernel, "Kernel", "orange"),
     (FrameKind::Inlined, "Inlined", "lightblue"),
     (FrameKind::Jit, "JIT", "green"),
-    (FrameKind::Python, "Python", "blue"),
+    (FrameKind::Script(Language::Python), "Python", "blue"),
+    (FrameKind::Script(Language::JavaScript), "JavaScript", "magenta"),
 ];
 
 /// The facts about a profile that its reader needs.
@@ -55,7 +56,6 @@ impl Meta {
     fn kind(&self, category: Option<f64>) -> FrameKind {
         let name = category.and_then(|number| self.categories.get(number as usize)).map_or("", |category| &*category.name);
         match name {
-            "JavaScript" => FrameKind::Jit,
             "Other" | "Process" => FrameKind::User,
             _ => CATEGORIES.iter().find(|(_, known, _)| *known == name).map_or(FrameKind::User, |(kind, ..)| *kind),
         }

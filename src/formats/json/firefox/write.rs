@@ -125,7 +125,7 @@ impl Tables {
                 self.resource.push(object);
             }
         }
-        let is_script = matches!(kind, FrameKind::Python | FrameKind::Jit);
+        let is_script = matches!(kind, FrameKind::Script(_) | FrameKind::Jit);
         let function = Function { name, source, resource, line: place.map(|(_, line)| line), is_script };
         let function = number(&mut self.functions, &mut self.function, function);
         let category = CATEGORIES.iter().position(|(known, ..)| *known == kind).unwrap_or(0);
