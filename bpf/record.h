@@ -202,7 +202,10 @@ enum script_entry {
 	ENTRY_BETWEEN = 2, /* between calls there are frames whose byte at `entry` is NO_FUNCTION or more */
 };
 
-/* Layout of an interpreter's data in memory: the value of `runtimes`. Offsets are in bytes. Made by src/runtimes/python/runtime.rs. */
+/*
+ * Layout of the data of runtimes in a process's memory: the value of `runtimes`. Offsets are in bytes. Made by src/runtimes/python/runtime.rs
+ * and src/collector/processes/scripts.rs. All fields up to `has` are CPython's.
+ */
 struct runtime {
 	__s64 slot; /* from the thread pointer to a pointer to the thread's state, or to a list of pointers */
 	__u32 within; /* the place in that list of a pointer to the state, or to the block with `variable` */
@@ -228,6 +231,16 @@ struct runtime {
 	__u16 interpreter_threads; /* and a pointer to its first state */
 	__u16 thread_next; /* in a state: a pointer to the next one */
 	__u16 self_size; /* from `pthread_self()` to the thread pointer */
+	__u16 has; /* enum runtime_kind */
+	__u16 v8_shared; /* in a JSFunction: its SharedFunctionInfo */
+	__u16 v8_check; /* in a SharedFunctionInfo: 16 bytes that tell one from another */
+	__u16 reserved2;
+};
+
+/* Runtimes that a process has: bits. */
+enum runtime_kind {
+	HAS_CPYTHON = 1,
+	HAS_V8 = 2,
 };
 
 /* Most interpreter functions in one sample, and bytes of a frame: MAX_FUNCTIONS of script.rs, FRAME_BYTES of runtime.rs. */
@@ -253,6 +266,11 @@ enum script_word {
 	SCRIPT_RUN_ENDS = 2, /* an address in the stack of the call of the loop that ran the functions before; 0: not known */
 	SCRIPT_AGAIN = 3, /* a function that came before, at the same instruction: how often (24 bits), where it is among the words (32 bits) */
 	SCRIPT_NEXT_STATE = 4, /* the functions of another state of the thread follow: the enum script_end of those before */
+	/*
+	 * The function of a native frame: its SharedFunctionInfo. A word follows: the number of the frame (11 bits), the instruction that runs, plus
+	 * one (21 bits; 0: not known), a check of the function.
+	 */
+	SCRIPT_IN_FRAME = 5,
 };
 #define SCRIPT_KIND_SHIFT 56
 #define SCRIPT_ADDRESS ((1ULL << SCRIPT_KIND_SHIFT) - 1)
@@ -442,7 +460,8 @@ OFFSET_IS(struct runtime, entry, 24);
 OFFSET_IS(struct runtime, entry_is, 30);
 OFFSET_IS(struct runtime, variable, 36);
 OFFSET_IS(struct runtime, interpreters, 40);
-_Static_assert(sizeof(struct runtime) == 56, "see runtime.rs");
+OFFSET_IS(struct runtime, has, 56);
+_Static_assert(sizeof(struct runtime) == 64, "see runtime.rs and scripts.rs");
 OFFSET_IS(struct moved_place, tgid, 8);
 _Static_assert(sizeof(struct moved_place) == 16 && sizeof(struct moved_text) == 16, "see moved.rs");
 OFFSET_IS(struct stack_dump, pc, 8);

@@ -186,4 +186,4 @@ fi
 install_missing
 check_rust
 [ "$1" = build ] || check_rust_tools
-case $1 in test*) scripts/pythons.sh ;; esac
+case $1 in test*) scripts/pythons.sh && scripts/nodes.sh ;; esac

@@ -140,7 +140,7 @@ pub struct Sampling {
     /// Show no inlined functions; their samples count for the function that contains them
     #[arg(long, help_heading = STACKS)]
     pub no_inline: bool,
-    /// Show the interpreter's own C functions between Python functions
+    /// Show the interpreter's own frames between functions of Python and JavaScript
     #[arg(long, help_heading = STACKS)]
     pub interpreter: bool,
     /// Fetch missing debug files from the servers in DEBUGINFOD_URLS, with debuginfod-find
@@ -313,7 +313,7 @@ pub struct Record {
     /// Write folded stacks without `_[k]`, `_[i]`, `_[j]`, `_[p]`, `_[s]` after kernel, inlined, JIT, Python and JavaScript frames
     #[arg(long, help_heading = FILE)]
     pub no_annotations: bool,
-    /// Write file and line into folded stacks, behind the names of Python functions: `run (/srv/views.py:1)`
+    /// Write file and line into folded stacks, behind the names of Python and JavaScript functions: `run (/srv/views.py:1)`
     #[arg(long, help_heading = FILE)]
     pub places: bool,
     /// Draw callers at the top of a picture instead of at the bottom
@@ -354,7 +354,7 @@ pub struct Convert {
     /// Write folded stacks without `_[k]`, `_[i]`, `_[j]`, `_[p]`, `_[s]` after kernel, inlined, JIT, Python and JavaScript frames
     #[arg(long)]
     pub no_annotations: bool,
-    /// Write file and line into folded stacks, behind the names of Python functions: `run (/srv/views.py:1)`
+    /// Write file and line into folded stacks, behind the names of Python and JavaScript functions: `run (/srv/views.py:1)`
     #[arg(long)]
     pub places: bool,
     /// Draw callers at the top of a picture instead of at the bottom

@@ -284,6 +284,7 @@ struct script_state {
 	__u64 next_state; /* to be checked, */
 	__u64 next_interpreter; /* and the interpreter after it */
 	__u64 thread; /* pthread_self() */
+	__u64 fp; /* the innermost frame pointer */
 	__u64 stack_size; /* from script_record::base to the stack pointer of the outermost frame */
 	__u64 window[SCRIPT_WINDOW_BYTES / 8];
 	__u64 code_words[SCRIPT_CODE_WORDS];

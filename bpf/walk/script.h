@@ -10,44 +10,11 @@
  *
  * The walk shares the time limit of the native walk: budget.h. A recursion costs little time and room: frames that lie side by side
  * are read together, and a function that was met at the same instruction is counted, not sent again.
- *
- * A struct runtime holds the offsets of the fields. User space makes one for each process that has an interpreter. In a process
- * without an interpreter, a sample costs a comparison more.
  */
 #ifndef FLAMETOP_SCRIPT_H
 #define FLAMETOP_SCRIPT_H
 
 #include "step.h"
-
-/* Process → its interpreter. Preallocated: perf_event programs may use no other hash map before 6.1. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_RUNTIMES);
-	__type(key, __u32);
-	__type(value, struct runtime);
-} runtimes SEC(".maps");
-
-/* Finds out whether a process has an interpreter. Called before the walk of a user stack. */
-static __always_inline void find_runtime(struct cpu_state *cpu, __u32 tgid)
-{
-	struct runtime *runtime = bpf_map_lookup_elem(&runtimes, &tgid);
-
-	cpu->walk.scripted = runtime != NULL;
-	if (runtime)
-		cpu->script.runtime = *runtime;
-}
-
-/* Calls find_runtime(), but for a thread without an interpreter only once for each value of runtimes_stamp. */
-static __always_inline void find_runtime_unless_known(struct cpu_state *cpu, const struct sample_header *header, __u32 stamp)
-{
-	struct known_task *known = &cpu->tasks[header->tid & (KNOWN_TASKS - 1)];
-
-	if (known->no_runtime == stamp)
-		return;
-	find_runtime(cpu, header->tgid);
-	if (!cpu->walk.scripted)
-		known->no_runtime = stamp;
-}
 
 /* Appends a word to the record. Returns whether there was room. `spare` words are left for what must follow. */
 static __always_inline int add_word(struct script_state *script, __u64 word, __u32 spare)
@@ -199,6 +166,9 @@ __noinline int script_steps(struct cpu_state *cpu)
 {
 	int end = 0;
 
+	/* Never called with bpf_for, but verified anyway. */
+	if (CAN_ITERATE)
+		return 0;
 	for (int i = 0; i < STEPS_AT_ONCE && !end; i++)
 		end = script_step(cpu);
 	return end;
@@ -336,8 +306,8 @@ __noinline int walk_state(struct cpu_state *cpu, __u32 number)
 		return 1;
 	end = find_frame(script, script->states[number]);
 	if (!end && CAN_ITERATE) {
-		bpf_for(i, 0, MAX_SCRIPT_FRAMES / STEPS_AT_ONCE) {
-			end = script_steps(cpu);
+		bpf_for(i, 0, MAX_SCRIPT_FRAMES + 1) {
+			end = script_step(cpu);
 			if (end)
 				break;
 		}
@@ -360,7 +330,6 @@ __noinline int walk_states(struct cpu_state *cpu, __u64 thread_pointer)
 	struct script_state *script = &cpu->script;
 	struct script_record *record = &script->record;
 
-	record->end = SCRIPT_NO_STATE;
 	if (!find_state(script, thread_pointer))
 		return 0;
 	find_other_states(cpu);
@@ -373,37 +342,6 @@ __noinline int walk_states(struct cpu_state *cpu, __u64 thread_pointer)
 	if (script->states_missing)
 		record->end = SCRIPT_CUT;
 	return 0;
-}
-
-/* Walks the interpreter's functions and sends them. Called after the walk of the user stack. The sample must follow immediately. */
-static __always_inline void send_script(struct cpu_state *cpu, struct task_struct *task, void *records)
-{
-	struct script_state *script = &cpu->script;
-	struct script_record *record = &script->record;
-	struct sample_header *header = &cpu->sample.header;
-	__u32 frames = cpu->walk.frames, last = frames - 1;
-	__u64 size;
-
-	cpu->walk.scripted = 0;
-	record->time = header->time;
-	record->tgid = header->tgid;
-	record->tid = header->tid;
-	record->cpu = header->cpu;
-	record->kind = RECORD_SCRIPT;
-	record->frames = frames;
-	OPAQUE(last);
-	script->stack_size = (__u64)((__u32 *)record->words)[last & (MAX_USER_FRAMES - 1)] << 3;
-	script->at = script->first = (frames + 1) / 2;
-	script->steps = 0;
-	script->sample++;
-	script->window_bytes = 0;
-	walk_states(cpu, thread_pointer(task));
-	size = __builtin_offsetof(struct script_record, words) + 8 * (__u64)script->at;
-	OPAQUE(size);
-	if (size > sizeof(*record))
-		return;
-	if (!bpf_ringbuf_output(records, record, size, BPF_RB_NO_WAKEUP))
-		header->flags |= SAMPLE_HAS_SCRIPT;
 }
 
 #endif

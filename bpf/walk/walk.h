@@ -16,10 +16,10 @@
 #include "step.h"
 #include "stack_cache.h"
 #include "dump.h"
+#include "functions.h"
 #include "guess.h"
 #include "rules.h"
 #include "uprobes.h"
-#include "script.h"
 
 /*
  * Tells whether the only frame so far belongs to a new thread, in the instructions behind clone. Such a frame has no caller: its stack
@@ -190,8 +190,10 @@ __noinline int walk_by_tables(struct cpu_state *cpu, __u32 first_frame, int retu
 	walk->uprobes = 0;
 	walk->next_goroutine = 0;
 	walk->end = USER_END_CUT;
-	if (unlikely(walk->scripted))
+	if (unlikely(walk->scripted)) {
 		cpu->script.record.base = walk->regs[REG_SP];
+		cpu->script.fp = walk->regs[REG_FP];
+	}
 	begin_time(cpu, first_frame || again);
 	recall(cpu, tid, walk_how == WALK_ANEW || again);
 	if (left)

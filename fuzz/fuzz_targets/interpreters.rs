@@ -7,8 +7,8 @@ use std::alloc::{GlobalAlloc, Layout as Block, System};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use flametop::runtimes::Memory;
-use flametop::runtimes::python::{Clues, Code, Layout, LeadsTo, MAX_FILE, MAX_NAME, RuntimeBytes, StateSlot, Version, chain, find_slot, threads};
+use flametop::runtimes::{Memory, RuntimeBytes};
+use flametop::runtimes::python::{Clues, Code, Layout, LeadsTo, MAX_FILE, MAX_NAME, StateSlot, Version, chain, find_slot, threads};
 use libfuzzer_sys::fuzz_target;
 
 /// Minor versions that the first byte chooses from: all known versions.

@@ -4,8 +4,13 @@
 //! chain of pointers has one, too. Damaged data gives `None`, never a panic.
 //!
 //! - [`python`]: CPython 3.7 to 3.15
+//! - [`v8`]: V8 9.4 to 14.6, in Node.js 16 to 26
 
 mod memory;
 pub mod python;
+pub mod v8;
 
 pub use memory::Memory;
+
+/// The bytes of a `struct runtime` of `bpf/record.h`: what BPF needs to find the functions of a process.
+pub type RuntimeBytes = [u8; 64];

@@ -90,22 +90,34 @@ pub(super) fn of_dumps(dumps: &DumpCounts) -> Vec<String> {
 fn of_scripts(scripts: &ScriptCounts) -> Vec<String> {
     let told = [
         (scripts.unreadable, "samples lack Python functions: memory of the interpreter could not be read"),
-        (scripts.gone, "Python functions were gone before their names were read: shown as [function that is gone]"),
+        (
+            scripts.gone,
+            "functions of Python or JavaScript were gone before their names were read: shown as [function that is gone]",
+        ),
         (
             scripts.refused,
-            "samples have Python functions that were not read, because their user has too many new functions: shown as [functions not read]",
+            "samples have functions of Python or JavaScript that were not read, because their user has too many new functions: shown as [functions not read]",
         ),
-        (scripts.late, "samples have Python functions whose names did not come in time: shown as [functions not read]"),
-        (scripts.processes_refused, "processes are shown without their Python functions: their user has too many processes"),
+        (
+            scripts.late,
+            "samples have functions of Python or JavaScript whose names did not come in time: shown as [functions not read]",
+        ),
+        (
+            scripts.processes_refused,
+            "processes are shown without their functions of Python or JavaScript: their user has too many processes",
+        ),
     ];
     let mut lines = Vec::new();
     if scripts.samples > 0 {
-        lines.push(format!("{} samples of Python programs, {} of them with all functions", scripts.samples, scripts.whole));
+        lines.push(format!(
+            "{} samples of programs in Python or JavaScript, {} of them with all functions",
+            scripts.samples, scripts.whole
+        ));
     }
     if scripts.cut > 0 {
         let (least, most) = scripts.cut_to;
         lines.push(format!(
-            "{} samples lack their outermost Python functions: after {} to {} functions there was no room or time left",
+            "{} samples lack their outermost functions of Python or JavaScript: after {} to {} functions there was no room or time left",
             scripts.cut,
             format_grouped(least),
             format_grouped(most)
@@ -158,8 +170,8 @@ mod tests {
         let counts =
             ScriptCounts { samples: 20, whole: 7, cut: 12, cut_to: (447, 4096), unreadable: 1, ..ScriptCounts::default() };
         let lines = [
-            "20 samples of Python programs, 7 of them with all functions",
-            "12 samples lack their outermost Python functions: after 447 to 4,096 functions there was no room or time left",
+            "20 samples of programs in Python or JavaScript, 7 of them with all functions",
+            "12 samples lack their outermost functions of Python or JavaScript: after 447 to 4,096 functions there was no room or time left",
             "1 samples lack Python functions: memory of the interpreter could not be read",
         ];
         assert_eq!(of_scripts(&counts), lines);

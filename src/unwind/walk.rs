@@ -77,6 +77,12 @@ pub enum At {
 pub trait Code {
     /// Returns the code at an address.
     fn at(&mut self, address: u64) -> At;
+
+    /// Whether all code without rules there keeps frame pointers, as V8's does.
+    fn keeps_frame_pointers(&mut self, address: u64) -> bool {
+        let _ = address;
+        false
+    }
 }
 
 /// A piece of memory that was copied.
@@ -178,12 +184,12 @@ impl Walk<'_> {
         let rule = match at {
             At::Rule(rule) => rule.rule(self.machine.arch).ok_or(UserEnd::Invalid)?,
             At::NoTable => return Err(UserEnd::NoTable),
-            At::Anonymous => return Err(UserEnd::Anonymous),
+            At::Anonymous => return self.follow_frame_pointer(code, UserEnd::Anonymous),
             At::Nothing => return Err(UserEnd::NoCode),
         };
         match rule {
             Rule::Root => Err(UserEnd::Root),
-            Rule::Gap => Err(UserEnd::Gap),
+            Rule::Gap => self.follow_frame_pointer(code, UserEnd::Gap),
             Rule::Invalid(_) => Err(UserEnd::Invalid),
             Rule::Signal => self.leave_signal(),
             Rule::Plt { pushed } => {
@@ -204,6 +210,27 @@ impl Walk<'_> {
                 self.go_to_caller(&frame, cfa)
             }
         }
+    }
+
+    /// Goes to the caller of code without rules by the frame pointer, if the code keeps one. An interrupted function may not have set it yet.
+    fn follow_frame_pointer(&mut self, code: &mut impl Code, end: UserEnd) -> Result<(), UserEnd> {
+        let Registers { pc, is_return, .. } = self.registers;
+        let (arch, valid) = (self.machine.arch, self.registers.valid);
+        if !is_return || valid >> arch.fp().0 & 1 == 0 || !code.keeps_frame_pointers(pc.wrapping_sub(1)) {
+            return Err(end);
+        }
+        let frame = Frame {
+            cfa: Cfa::Register(arch.fp(), 16),
+            ra: Ra::AtCfa(-8),
+            fp: Fp::AtCfa(-16),
+            rbx: Rbx::Unknown,
+            interrupted: false,
+            skips: false,
+        };
+        let cfa = self.cfa(&frame.cfa)?;
+        self.go_to_caller(&frame, cfa)?;
+        self.registers.guessed = true;
+        Ok(())
     }
 
     /// Returns the value of a register, if it is known in this frame.

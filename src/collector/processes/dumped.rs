@@ -15,6 +15,8 @@
 
 use std::ops::Range;
 
+use std::sync::Arc;
+
 use super::super::Batch;
 use super::super::tables::{RuleAt, Rules};
 use super::at_sample::Since;
@@ -63,6 +65,8 @@ struct MappedCode<'a> {
     /// The mapping of a file that the tables do not know.
     unknown: Option<Mapping>,
     rules: &'a mut dyn RuleSource,
+    /// The path of V8's file, if the process has V8.
+    engine: Option<&'a Arc<str>>,
 }
 
 impl Code for MappedCode<'_> {
@@ -85,6 +89,11 @@ impl Code for MappedCode<'_> {
             Some(RuleAt::Rule(rule)) => At::Rule(rule),
             Some(RuleAt::NotYet) | None => At::NoTable,
         }
+    }
+
+    fn keeps_frame_pointers(&mut self, address: u64) -> bool {
+        let (Some(engine), Some(mapping)) = (self.engine, self.mappings.find(address)) else { return false };
+        mapping.file == FileIndex::ANONYMOUS || self.files.get_mut(mapping.file).is_some_and(|file| file.path == *engine)
     }
 }
 
@@ -209,9 +218,12 @@ impl ProcessTable {
         match self.walk_on(&record, &waiting.dump, so_far, rules) {
             Ok((walked, end)) if end != UserEnd::NoTable => {
                 let frames = walked.frames;
+                // BPF has not looked for functions in V8's frames that were found here.
+                let lacks_functions = frames.iter().skip(1).any(|frame| frame.guessed);
+                let end = if end == UserEnd::Root && lacks_functions { UserEnd::Functions } else { end };
                 self.dumped.counts.whole += u64::from(end == UserEnd::Root);
                 let before = waiting.dump.frames;
-                let is_better = end == UserEnd::Root
+                let is_better = matches!(end, UserEnd::Root | UserEnd::Functions)
                     || UserEnd::from_wire(record.user_end) != UserEnd::Root && before + frames.len() >= record.user().len();
                 let bytes = is_better.then(|| Record::with_user(&waiting.record, &frames, before, end)).flatten();
                 let bytes = bytes.as_deref().unwrap_or(&waiting.record);
@@ -260,6 +272,7 @@ impl ProcessTable {
             last,
             unknown: None,
             rules,
+            engine: state.scripts.engine.as_ref().map(|(_, path)| path),
         };
         let memory = Memory(&dump.stack);
         let machine = Machine { arch: Arch::OWN, signature: self.signature };

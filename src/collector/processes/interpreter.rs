@@ -12,8 +12,8 @@ use crate::object::elf::Image;
 use crate::object::exported::addresses_of;
 use crate::object::process::directory;
 use crate::profile::{ElfAddress, FileOffset, Tgid, UserId};
-use crate::runtimes::Memory;
-use crate::runtimes::python::{Clues, Code, Layout, RuntimeBytes, Version, find_slot, threads};
+use crate::runtimes::python::{Clues, Code, Layout, Version, find_slot, threads};
+use crate::runtimes::{Memory, RuntimeBytes};
 
 /// The interpreter of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,6 +36,12 @@ pub(crate) fn may_be_interpreter(path: &str) -> bool {
     name.starts_with("python3") || name.starts_with("libpython3") || name == "python"
 }
 
+/// Whether a program with this path may have V8. Only used to find such programs before the first sample.
+fn may_have_engine(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.starts_with("node")
+}
+
 /// Most processes whose interpreters are looked up at the start. Any user may have begun any number of them, and the start waits.
 const MAX_AT_START: usize = 4096;
 
@@ -46,7 +52,7 @@ pub(crate) fn interpreters_of(found: &[FoundProcess]) -> Vec<(u32, UserId)> {
     let is_one = |tgid: u32| {
         let program = std::fs::read_link(directory(tgid).join("exe")).ok();
         let program = program.as_ref().map(|program| program.to_string_lossy());
-        program.is_some_and(|program| may_be_interpreter(&program) || is_linker(&program))
+        program.is_some_and(|program| may_be_interpreter(&program) || may_have_engine(&program) || is_linker(&program))
     };
     let with_user = |process: &FoundProcess| is_one(process.tgid).then(|| Some((process.tgid, proc::user(process.tgid)?)))?;
     found.iter().filter_map(with_user).take(MAX_AT_START).collect()
@@ -80,7 +86,7 @@ pub(crate) struct MappedPart {
 }
 
 /// A file in the memory of a process.
-struct MappedImage {
+pub(super) struct MappedImage {
     image: Image,
     /// Distance from the file's addresses to the process's.
     distance: u64,
@@ -88,7 +94,7 @@ struct MappedImage {
 
 impl MappedImage {
     /// Opens and reads a mapped file. May wait for the file.
-    fn read(user: UserId, tgid: Tgid, part: &MappedPart) -> Option<MappedImage> {
+    pub(super) fn read(user: UserId, tgid: Tgid, part: &MappedPart) -> Option<MappedImage> {
         let file = mapped_build_id::find(user, tgid, &part.mapped).ok()?;
         let image = Image::read(Source::of(file, false)).ok()?;
         let begin = image.elf_address(FileOffset(part.offset))?.0;
@@ -96,7 +102,7 @@ impl MappedImage {
     }
 
     /// Returns the addresses, in the process, of symbols that the file exports.
-    fn addresses_of<const N: usize>(&self, names: [&str; N]) -> Option<[Option<u64>; N]> {
+    pub(super) fn addresses_of<const N: usize>(&self, names: [&str; N]) -> Option<[Option<u64>; N]> {
         let found = addresses_of(&self.image, names).ok()?;
         Some(found.map(|address| Some(address?.0.wrapping_add(self.distance))))
     }

@@ -14,6 +14,7 @@ use super::mapped_build_id::Missing;
 use crate::collector::wire::perf_records::Identity;
 use crate::object::open::own_files;
 use crate::profile::{BuildId, FileNamespace, ObjectId, UserId};
+use crate::runtimes::v8::Layout;
 
 /// Most executable mappings that are kept for one process: the kernel's default of `vm.max_map_count`. More can only appear when
 /// mappings were removed, which perf does not report.
@@ -43,6 +44,8 @@ pub(crate) struct File {
     pub(crate) objects: ObjectsOfFile,
     /// Its build id, if the kernel reported only device and inode.
     pub(crate) build_id: BuildIdOf,
+    /// Whether it contains V8.
+    pub(crate) engine: Engine,
     /// The user who is charged for it.
     user: UserId,
 }
@@ -62,6 +65,23 @@ impl File {
         };
         self.path.starts_with("/memfd:") && !is_program
     }
+}
+
+/// Least bytes of code that are mapped of a file with V8. Node.js has 27 MB of code, and about half of it is V8's.
+const LEAST_CODE: u64 = 8 << 20;
+
+/// Whether a file contains V8.
+#[derive(Clone, Default, Debug)]
+pub(crate) enum Engine {
+    /// It was not read.
+    #[default]
+    Unknown,
+    /// A worker reads it.
+    Asked,
+    /// It does not, or it does not export what flametop needs.
+    None,
+    /// It does.
+    V8(Arc<Layout>),
 }
 
 /// Returns the bytes that a file takes: its entry, its entry in the index, and its path.
@@ -202,7 +222,7 @@ impl Files {
         self.bytes += cost;
         *self.of_user.entry(user).or_default() += cost;
         let (objects, build_id) = (ObjectsOfFile::default(), BuildIdOf::Unknown);
-        let file = File { path, identity, objects, build_id, user };
+        let file = File { path, identity, objects, build_id, engine: Engine::Unknown, user };
         let index = match (self.free.pop(), slot) {
             (Some(index), _) => {
                 self.slot(index).into_iter().for_each(|slot| *slot = Some(file.clone()));
@@ -294,6 +314,13 @@ impl Files {
         );
     }
 
+    /// Sets whether a file contains V8. The number may be that of another file by now.
+    pub(crate) fn told_engine(&mut self, index: FileIndex, path: &Arc<str>, engine: Engine) {
+        if let Some(file) = self.get_mut(index).filter(|file| file.path == *path) {
+            file.engine = engine;
+        }
+    }
+
     /// Forgets the objects of all files, because their ids belong to name tables that are no longer in use.
     pub(crate) fn forget_objects(&mut self) {
         self.slots.iter_mut().flatten().for_each(|file| file.objects = ObjectsOfFile::default());
@@ -363,6 +390,11 @@ impl Mapping {
     /// The addresses.
     pub(crate) fn range(&self) -> Range<u64> {
         self.start..self.end
+    }
+
+    /// Whether it may be V8's code.
+    pub(super) fn may_hold_engine(&self) -> bool {
+        self.file != FileIndex::ANONYMOUS && self.end.saturating_sub(self.start) >= LEAST_CODE
     }
 
     /// Whether an address in both is the same place in the same file.

@@ -29,16 +29,18 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 use rustix::process::Pid;
 
-use super::interpreter::{self, CodeKey, Interpreter, Places};
+use super::functions::{self, Code, Runtime};
+use super::interpreter::{self, CodeKey, Interpreter, MappedPart, Places};
 use super::mapped_build_id::{self, Missing};
+use super::mappings::FileIndex;
 use super::moved_file::{self, MovedText};
 use super::proc::{self, MappedList};
-use super::process_memory;
+use super::{process_memory, v8_memory};
 use crate::cpu_time;
 use crate::locks;
 use crate::object::crew;
 use crate::profile::{BuildId, Tgid, UserId};
-use crate::runtimes::python::{Code, Layout};
+use crate::runtimes::v8;
 
 /// Number of workers. A question takes a few system calls; with two workers, one slow process does not delay the next.
 const WORKERS: usize = 2;
@@ -74,8 +76,10 @@ pub(crate) enum What {
     Moved(Range<u64>),
     /// Nothing; but the code at this address is in memory afterwards.
     Code(u64),
-    /// Functions of its interpreter.
-    Functions(Box<Layout>, Vec<CodeKey>),
+    /// Whether this file that it has mapped contains V8.
+    Engine(FileIndex, Box<MappedPart>),
+    /// Functions of a runtime.
+    Functions(Runtime, Vec<CodeKey>),
 }
 
 /// A question about a process.
@@ -106,7 +110,9 @@ pub(crate) enum Reply {
     Moved(Option<Box<MovedText>>),
     /// Code was read.
     Code,
-    /// The result of [`interpreter::functions`].
+    /// The result of [`v8_memory::of_file`].
+    Engine(Option<Box<v8::Layout>>),
+    /// The functions that were read.
     Functions(Vec<(CodeKey, Option<Code>)>),
 }
 
@@ -432,7 +438,8 @@ fn read(question: &Question) -> Reply {
             process_memory::bring_into_memory(tgid, *address);
             Reply::Code
         }
-        What::Functions(layout, wanted) => Reply::Functions(interpreter::functions(tgid, layout, wanted)),
+        What::Engine(_, part) => Reply::Engine(v8_memory::of_file(question.user, Tgid(tgid), part).map(Box::new)),
+        What::Functions(runtime, wanted) => Reply::Functions(functions::read(tgid, runtime, wanted)),
     }
 }
 

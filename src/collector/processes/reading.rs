@@ -12,8 +12,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::functions::Runtime;
 use super::interpreter::may_be_interpreter;
-use super::mappings::{FileIndex, Mapping, Mappings};
+use super::mappings::{Engine, FileIndex, Mapping, Mappings};
 use super::proc::MappedList;
 use super::reader::{Answer, PROMPT, Question, Reply, What};
 use super::state::Known;
@@ -126,6 +127,7 @@ impl ProcessTable {
         if has_interpreter(&mappings) && !has_interpreter(&state.mappings) {
             state.scripts.look_again();
         }
+        state.scripts.looks_for_engine = state.scripts.engine.is_none();
         state.frames.clear();
         state.mappings = mappings;
         state.known = Known::Yes;
@@ -163,6 +165,7 @@ impl ProcessTable {
                 What::Status | What::Code(_) => {}
                 What::BuildId(mapped) => self.files.not_asked(&mapped),
                 What::Interpreter(..) => self.interpreter_not_asked(question.tgid),
+                What::Engine(file, part) => self.files.told_engine(file, &part.mapped.path, Engine::Unknown),
                 What::Moved(range) => self.moved_not_asked(question.tgid, &range),
                 What::Functions(..) => state.scripts.asked.clear(),
             }
@@ -173,17 +176,24 @@ impl ProcessTable {
     /// Applies an answer.
     pub(crate) fn apply_answer(&mut self, answer: Answer) {
         let Answer { question: Question { tgid, life, what, user }, found, time, cpu } = answer;
-        if user != UserId(0) && cpu >= PROMPT {
+        // The lines of a script are read with its first function, and a script may have 16 MB.
+        let has_sources = matches!(what, What::Functions(Runtime::JavaScript(_), _));
+        if user != UserId(0) && (cpu >= PROMPT || has_sources) {
             self.reads.charge(user, (cpu.as_micros() / CPU_OF_A_READ.as_micros()) as usize, time);
         }
         if let (What::BuildId(mapped), Reply::BuildId(found)) = (&what, &found) {
             return self.files.told_build_id(mapped, *found, time);
         }
+        if let (What::Engine(file, part), Reply::Engine(found)) = (&what, &found) {
+            let engine = found.as_ref().map_or(Engine::None, |layout| Engine::V8(Arc::new(**layout)));
+            self.files.told_engine(*file, &part.mapped.path, engine);
+            return self.want_engine(tgid, time);
+        }
         let Some(known) = self.states.get(&tgid).filter(|state| state.life == life).map(|state| state.known) else { return };
         match found {
             Reply::Mappings(Some(list)) if known != Known::Yes => self.read_mappings(tgid, list, time),
             Reply::Mappings(None) if known != Known::Yes => self.is_gone_unread(tgid),
-            Reply::Mappings(_) | Reply::BuildId(_) | Reply::Code => {}
+            Reply::Mappings(_) | Reply::BuildId(_) | Reply::Code | Reply::Engine(_) => {}
             Reply::Interpreter(found) => self.told_interpreter(tgid, found.map(|found| *found)),
             Reply::Moved(found) => {
                 if let What::Moved(range) = what {
@@ -230,6 +240,7 @@ impl ProcessTable {
         self.set_mappings(tgid, mappings, time);
         self.states.get_mut(&tgid).into_iter().for_each(|state| state.lacks_files = refused);
         self.want_interpreter(tgid, time);
+        self.want_engine(tgid, time);
     }
 
     fn read_command_line(&mut self, tgid: u32, line: &str) {

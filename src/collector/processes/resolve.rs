@@ -5,7 +5,9 @@
 
 use crate::collector::processes::mapped_build_id::MappedFile;
 use std::ops::Range;
+use std::sync::Arc;
 
+use super::functions::Runtime;
 use super::mappings::{BuildIdOf, FileIndex, Files, Mapping};
 use super::moved::file_range;
 use super::reader::{Question, What};
@@ -17,8 +19,8 @@ use crate::collector::wire::records::{KERNEL_CUT, Record, UserFrame};
 use crate::collector::wire::script::{Part, Role, Script, ScriptFrame};
 use crate::collector::{Batch, Collected};
 use crate::profile::{
-    CgroupId, Cpu, EventSource, FileNamespace, FileOffset, Frame, FrameId, KernelAddress, NameRequest, Names, Object, ObjectId,
-    ObjectKind, ProcessAddress, Tgid, Thread, Tid, Timestamp, Unit, UserEnd, UserId,
+    CgroupId, Cpu, EventSource, FileNamespace, FileOffset, Frame, FrameId, KernelAddress, Language, NameRequest, Names, Object,
+    ObjectId, ObjectKind, ProcessAddress, Tgid, Thread, Tid, Timestamp, Unit, UserEnd, UserId,
 };
 
 /// Most addresses that are cached for one process, or for the kernel. A full cache is emptied. JIT code may have any number of addresses.
@@ -209,21 +211,26 @@ impl UserPart<'_> {
             None => 0..0,
         };
         let mut natives = record.user();
+        // V8's code is its file's only code without unwind information.
+        let guessed: Vec<bool> = record.user().map(|frame| frame.guessed).collect();
+        let is_caller_guessed = |depth: usize| guessed.get(depth + 1) == Some(&true);
+        let mut in_frames = script.in_frames().peekable();
         let (mut after_function, mut not_read) = (false, None);
         for (index, part) in merged.into_iter().enumerate() {
             let is_caller = std::mem::replace(&mut after_function, is_function(&part));
             match part {
-                Part::Function(function) => match self.place.frame_of_function(function, self.wanted) {
+                Part::Function(function) => match self.place.frame_of_function(function, Language::Python, self.wanted) {
                     FunctionFrame::Shown(frame) => self.frames.push(frame),
                     FunctionFrame::Hidden => {}
                     // They have one frame together.
                     FunctionFrame::NotRead if is_caller && not_read.is_some_and(|frame| self.frames.last() == Some(&frame)) => {}
                     FunctionFrame::NotRead => {
-                        self.frames.push(*not_read.get_or_insert_with(|| scripts::not_read(self.place.names)));
+                        let frame = || scripts::not_read(self.place.names, Language::Python);
+                        self.frames.push(*not_read.get_or_insert_with(frame));
                         self.has_unread = true;
                     }
                 },
-                Part::Missing => self.frames.push(missing(self.place.names)),
+                Part::Missing => self.frames.push(missing(self.place.names, self.place.language())),
                 Part::Native(depth) => {
                     let Some(frame) = natives.next().filter(|_| !self.ended) else { continue };
                     let (mut frame, key) = self.native(depth, frame)?;
@@ -231,14 +238,39 @@ impl UserPart<'_> {
                     if is_caller && matches!(self.place.names.frames.get(frame), Some(Frame::Process { .. })) {
                         continue;
                     }
-                    if serving.contains(&index) {
+                    let function = in_frames.next_if(|(number, _)| *number == depth).map(|(_, function)| function);
+                    // V8's code may run a function that is not known.
+                    let is_known = function.is_some() || self.end != UserEnd::Functions;
+                    if serving.contains(&index) || is_known && is_caller_guessed(depth) && self.place.is_of_engine(frame) {
                         frame = self.place.serving_frame(frame, key, self.wanted);
                     }
-                    self.frames.push(frame);
+                    self.frame_of_engine(frame, function);
                 }
             }
         }
         Some(())
+    }
+
+    /// Adds a native frame and the function of JavaScript that runs in it. Code made at run time is the function itself. Other code of V8 runs
+    /// the function.
+    fn frame_of_engine(&mut self, native: FrameId, function: Option<ScriptFrame>) {
+        let place = &mut self.place;
+        let kind = place.names.frames.get(native);
+        let is_made = matches!(kind, Some(Frame::Process { .. }));
+        let Some(function) = function.filter(|_| is_made || matches!(kind, Some(Frame::Interpreter { .. }))) else {
+            return self.frames.push(native);
+        };
+        if !is_made {
+            self.frames.push(native);
+        }
+        match place.frame_of_function(function, Language::JavaScript, self.wanted) {
+            FunctionFrame::Shown(frame) => self.frames.push(frame),
+            FunctionFrame::Hidden => {}
+            FunctionFrame::NotRead => {
+                self.frames.push(scripts::not_read(place.names, Language::JavaScript));
+                self.has_unread = true;
+            }
+        }
     }
 
     /// Returns the frame of an address of the sample, and its key in [`ProcessState::frames`]. `None` if an answer has to come first.
@@ -279,7 +311,6 @@ fn knows_functions(
     questions: &mut Vec<Question>,
     reads: &mut FunctionReads,
 ) -> bool {
-    let Some(layout) = state.scripts.layout else { return true };
     // One question at a time. Its answer brings this sample back here.
     if !state.scripts.asked.is_empty() {
         return false;
@@ -289,8 +320,19 @@ fn knows_functions(
         return true;
     }
     let (known, places) = (&state.scripts.functions, &state.scripts.places);
-    let new = script.functions().filter(|function| !places.contains_key(function));
-    let mut unknown: Vec<_> = new.map(|function| (function.code, function.check)).filter(|key| !known.contains(key)).collect();
+    let is_new = |function: &ScriptFrame| !places.contains_key(function);
+    let key = |function: ScriptFrame| Some((function.code, function.check)).filter(|key| !known.contains(key));
+    let (layout, engine) = (state.scripts.layout, state.scripts.engine.as_ref());
+    // Functions of one runtime at a time.
+    let mut unknown: Vec<_> = script.functions().filter(is_new).filter_map(key).collect();
+    let runtime = match (layout, engine) {
+        (Some(layout), _) if !unknown.is_empty() => Runtime::Python(Box::new(layout)),
+        (_, Some((engine, _))) => {
+            unknown = script.in_frames().map(|(_, function)| function).filter(is_new).filter_map(key).collect();
+            Runtime::JavaScript(Arc::clone(engine))
+        }
+        _ => return true,
+    };
     if unknown.is_empty() {
         return true;
     }
@@ -300,7 +342,7 @@ fn knows_functions(
     let allowed = reads.take(owner.user, unknown.len(), now);
     unknown.truncate(allowed);
     state.scripts.asked.extend(&unknown);
-    let what = What::Functions(Box::new(layout), unknown);
+    let what = What::Functions(runtime, unknown);
     questions.push(Question { tgid: owner.tgid, life: state.life, user: owner.user, what });
     false
 }
@@ -380,28 +422,46 @@ impl Place<'_> {
         }
     }
 
+    /// Whether a frame is code of V8's file.
+    fn is_of_engine(&self, frame: FrameId) -> bool {
+        let Some((_, path)) = &self.state.scripts.engine else { return false };
+        let object = self.names.frames.get(frame).filter(|frame| matches!(frame, Frame::File { .. })).map(Frame::object);
+        object.and_then(|object| self.names.objects.get(object)).is_some_and(|object| object.path == *path)
+    }
+
+    /// Returns the language of functions that are missing.
+    fn language(&self) -> Language {
+        if self.state.scripts.layout.is_some() { Language::Python } else { Language::JavaScript }
+    }
+
     /// Returns the frame of a function at the line that runs.
-    fn frame_of_function(&mut self, function: ScriptFrame, wanted: &mut Vec<NameRequest>) -> FunctionFrame {
+    fn frame_of_function(&mut self, function: ScriptFrame, language: Language, wanted: &mut Vec<NameRequest>) -> FunctionFrame {
         let Self { names, owner, .. } = *self;
         let scripts = &mut self.state.scripts;
         if let Some(known) = scripts.places.get(&function) {
             return known.map_or(FunctionFrame::Hidden, FunctionFrame::Shown);
         }
-        let frame = match scripts.functions.get(&(function.code, function.check)).zip(scripts.layout.as_ref()) {
-            Some((Function::Shown(code), layout)) => {
-                let line = code.lines.line(layout.place_of(function.instruction)).unwrap_or(0);
+        let frame = match scripts.functions.get(&(function.code, function.check)) {
+            Some(Function::Shown(code)) => {
+                let line = scripts.line_of(code, function.instruction).unwrap_or(0);
                 let Owner { user, files, .. } = owner;
-                let file = Object { kind: ObjectKind::Script, path: code.file.as_str().into(), user, files, ..Object::default() };
-                let object = names.objects.intern(file);
-                let (frame, new) = names.intern_frame(Frame::Script { object, label: label_of(names, user, code), line });
-                if new {
-                    wanted.push(request(frame, owner, 0..0));
-                }
-                Some(frame)
+                let label = label_of(names, user, code);
+                Some(match code.file() {
+                    Some(path) => {
+                        let file = Object { kind: ObjectKind::Script, path: path.into(), user, files, ..Object::default() };
+                        let object = names.objects.intern(file);
+                        let (frame, new) = names.intern_frame(Frame::Script { object, label, line });
+                        if new {
+                            wanted.push(request(frame, owner, 0..0));
+                        }
+                        frame
+                    }
+                    None => names.intern_named(label),
+                })
             }
-            Some((Function::Hidden, _)) => None,
+            Some(Function::Hidden) => None,
             // Not cached: another sample may find the function again, or read it.
-            Some((Function::Gone, _)) => return FunctionFrame::Shown(gone(names)),
+            Some(Function::Gone) => return FunctionFrame::Shown(gone(names, language)),
             None => return FunctionFrame::NotRead,
         };
         if scripts.places.len() >= MAX_PLACES {
@@ -419,7 +479,11 @@ impl Place<'_> {
         if let Some(known) = scripts.serving.get(&frame) {
             return *known;
         }
-        let is_its_file = |object| names.objects.get(object).is_some_and(|object| Some(&object.path) == scripts.file.as_ref());
+        let engine = scripts.engine.as_ref().map(|(_, file)| file);
+        let is_its_file = |object| {
+            let path = names.objects.get(object).map(|object| &object.path);
+            path.is_some_and(|path| Some(path) == scripts.file.as_ref() || Some(path) == engine)
+        };
         let found = match names.frames.get(frame) {
             Some(Frame::File { object, offset, is_return }) if is_its_file(object) => {
                 let (serving, new) = names.intern_frame(Frame::Interpreter { object, offset, is_return });

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use super::functions::Code;
 use super::interpreter::{CodeKey, Interpreter, MappedPart, Places, is_library, may_be_interpreter, may_tell_threads};
 use super::mapped_build_id::MappedFile;
 use super::reader::What;
@@ -16,7 +17,6 @@ use super::state::Known;
 use super::table::ProcessTable;
 use crate::collector::wire::perf_records::Identity;
 use crate::profile::UserId;
-use crate::runtimes::python::Code;
 
 /// Most files of a process that may contain its interpreter and are read.
 const MAX_FILES: usize = 4;
@@ -84,13 +84,23 @@ impl ProcessTable {
         let Some(state) = self.states.get_mut(&tgid) else { return };
         state.scripts.is_reading = false;
         if let Some(Interpreter { layout, file, evaluation, runtime }) = found {
-            if self.runtimes.add(tgid, state.user, runtime) {
-                let scripts = &mut state.scripts;
-                (scripts.layout, scripts.file, scripts.evaluation) = (Some(layout), Some(file), evaluation);
-                scripts.runtime = Some(runtime);
-            } else {
+            let scripts = &mut state.scripts;
+            (scripts.layout, scripts.file, scripts.evaluation) = (Some(layout), Some(file), evaluation);
+            scripts.runtime = Some(runtime);
+            self.tell_runtime(tgid);
+        }
+    }
+
+    /// Tells BPF the runtimes of a process. If there is no room for them, the process has none.
+    pub(super) fn tell_runtime(&mut self, tgid: u32) {
+        let Some(state) = self.states.get_mut(&tgid) else { return };
+        match state.scripts.entry() {
+            Some(runtime) if self.runtimes.add(tgid, state.user, runtime) => {}
+            Some(_) => {
+                state.scripts = Scripts::default();
                 self.reads.counts.processes_refused += 1;
             }
+            None => self.runtimes.remove(tgid),
         }
     }
 
@@ -110,7 +120,7 @@ impl ProcessTable {
         for (key, code) in read {
             scripts.asked.remove(&key);
             let function = match code {
-                Some(code) if code.is_shim() => Function::Hidden,
+                Some(code) if code.is_hidden() => Function::Hidden,
                 Some(code) => {
                     bytes += code.size();
                     Function::Shown(Arc::new(code))
@@ -128,19 +138,6 @@ impl ProcessTable {
             functions.insert(key, Function::Gone);
         }
         self.reads.charge(user, bytes / BYTES_OF_A_READ, now);
-    }
-
-    /// Gives a copied process the interpreter of its original, or none.
-    pub(super) fn copy_runtime(&mut self, tgid: u32) {
-        let Some(state) = self.states.get_mut(&tgid) else { return };
-        match state.scripts.runtime {
-            Some(runtime) if self.runtimes.add(tgid, state.user, runtime) => {}
-            Some(_) => {
-                state.scripts = Scripts::default();
-                self.reads.counts.processes_refused += 1;
-            }
-            None => self.runtimes.remove(tgid),
-        }
     }
 
     /// Returns the counts of samples and functions of interpreters.

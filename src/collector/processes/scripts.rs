@@ -1,15 +1,18 @@
 //! The known functions of interpreters, for each process.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::functions::Code;
 use super::interpreter::CodeKey;
 use super::kernel_entries::KernelEntries;
 use crate::collector::wire::script::{Script, ScriptEnd, ScriptFrame};
 use crate::profile::{FrameId, FrameKind, LabelId, Language, Names, UserId};
-use crate::runtimes::python::{Code, Layout, RuntimeBytes};
+use crate::runtimes::python::Layout;
+use crate::runtimes::{RuntimeBytes, v8};
 
 /// Most functions, and most instructions, that are cached for one process. A full cache is emptied.
 const MAX_FUNCTIONS: usize = 1 << 15;
@@ -170,8 +173,12 @@ pub(crate) struct Scripts {
     pub(super) file: Option<Arc<str>>,
     /// The code of its evaluation loop. Needed where frames do not show which of them are the loop.
     pub(super) evaluation: Range<u64>,
-    /// Its entry in the map `runtimes`.
+    /// CPython's part of the entry in the map `runtimes`.
     pub(super) runtime: Option<RuntimeBytes>,
+    /// Where fields are in V8's objects, if the process has V8, and the path of V8's file.
+    pub(super) engine: Option<(Arc<v8::Layout>, Arc<str>)>,
+    /// Whether a file that it maps may contain V8, and was not read.
+    pub(super) looks_for_engine: bool,
     /// Its functions. Copies of the process share them until one copy adds a function.
     pub(super) functions: Arc<Functions>,
     /// Frames of functions by the instruction that runs; `None` for hidden functions.
@@ -213,9 +220,30 @@ impl Scripts {
             file: self.file.clone(),
             evaluation: self.evaluation.clone(),
             runtime: self.runtime,
+            engine: self.engine.clone(),
+            looks_for_engine: self.looks_for_engine,
             functions: Arc::clone(&self.functions),
             ..Scripts::default()
         }
+    }
+
+    /// Returns the line of an instruction of a function, as BPF found it.
+    pub(super) fn line_of(&self, code: &Code, instruction: u32) -> Option<u32> {
+        match code {
+            Code::Python(code) => code.lines.line(self.layout?.place_of(instruction)),
+            Code::JavaScript(function) => {
+                let place = instruction.checked_sub(1).zip(self.engine.as_ref()).map(|(word, (layout, _))| layout.place_of(word));
+                place.and_then(|place| function.lines.line(place)).or(Some(function.first_line))
+            }
+        }
+    }
+
+    /// Returns the entry in the map `runtimes`.
+    pub(super) fn entry(&self) -> Option<RuntimeBytes> {
+        let Some((engine, _)) = &self.engine else { return self.runtime };
+        let mut entry = self.runtime.unwrap_or([0; size_of::<RuntimeBytes>()]);
+        engine.add_to(&mut entry);
+        Some(entry)
     }
 
     /// Forgets ids of frames.
@@ -236,25 +264,36 @@ pub(super) const MAX_RUNTIMES: usize = 4096;
 /// The processes in the map `runtimes`.
 pub(crate) type Runtimes = KernelEntries<u32, RuntimeBytes>;
 
-/// Returns the label of a function: its name, its file, and the line of its `def`. File and line distinguish functions with the same name.
+/// Returns the label of a function: its name, its file, and the line where it begins. File and line distinguish functions with the same name.
 pub(super) fn label_of(names: &Names, user: UserId, code: &Code) -> LabelId {
-    let place = format!("{}:{}", code.file, code.first_line);
-    names.labels.intern_for(user, &code.name, &place, FrameKind::Script(Language::Python))
+    let (name, first_line, language) = match code {
+        Code::Python(code) => (&code.name, code.first_line, Language::Python),
+        Code::JavaScript(function) => (&function.name, function.first_line, Language::JavaScript),
+    };
+    let place = match (code.file(), first_line) {
+        (None, _) if language == Language::JavaScript => String::new(),
+        (file, 0) if language == Language::JavaScript => file.unwrap_or_default().to_owned(),
+        (file, line) => format!("{}:{line}", file.unwrap_or_default()),
+    };
+    let short = place.rsplit('/').next().unwrap_or_default();
+    let nameless = || if short.is_empty() { "(anonymous)".to_owned() } else { format!("(anonymous {short})") };
+    let name = if name.is_empty() { Cow::Owned(nameless()) } else { Cow::Borrowed(&**name) };
+    names.labels.intern_for(user, &name, &place, FrameKind::Script(language))
 }
 
 /// Returns the frame of functions that were not read, because their user had too many or the answer came too late.
-pub(super) fn not_read(names: &Names) -> FrameId {
-    names.intern_named(names.labels.intern("[functions not read]", "", FrameKind::Script(Language::Python)))
+pub(super) fn not_read(names: &Names, language: Language) -> FrameId {
+    names.intern_named(names.labels.intern("[functions not read]", "", FrameKind::Script(language)))
 }
 
-/// Returns the frame of functions whose code objects were gone before they were read.
-pub(super) fn gone(names: &Names) -> FrameId {
-    names.intern_named(names.labels.intern("[function that is gone]", "", FrameKind::Script(Language::Python)))
+/// Returns the frame of functions that were gone before they were read.
+pub(super) fn gone(names: &Names, language: Language) -> FrameId {
+    names.intern_named(names.labels.intern("[function that is gone]", "", FrameKind::Script(language)))
 }
 
 /// Returns the frame that is shown in the place of a sample's outermost functions, if the sample lacks them.
-pub(super) fn missing(names: &Names) -> FrameId {
-    names.intern_named(names.labels.intern("[functions missing]", "", FrameKind::Script(Language::Python)))
+pub(super) fn missing(names: &Names, language: Language) -> FrameId {
+    names.intern_named(names.labels.intern("[functions missing]", "", FrameKind::Script(language)))
 }
 
 #[cfg(test)]

@@ -229,6 +229,9 @@ impl ProcessTable {
         if self.files.get_mut(mapping.file).is_some_and(|file| may_be_interpreter(&file.path)) {
             state.scripts.look_again();
         }
+        if mapping.may_hold_engine() && state.scripts.engine.is_none() {
+            state.scripts.looks_for_engine = true;
+        }
         if is_changed {
             state.frames.clear();
         }
@@ -301,7 +304,7 @@ impl ProcessTable {
         let process = Process { command_line: child.command_line.clone(), parent: Tgid(parent), user, threads: 1, exited: None };
         self.drop_moved(tgid);
         self.states.insert(tgid, Box::new(child));
-        self.copy_runtime(tgid);
+        self.tell_runtime(tgid);
         self.copy_moved(tgid);
         self.shared.insert(Tgid(tgid), process);
     }
@@ -386,6 +389,7 @@ impl ProcessTable {
             self.doubt(record);
             self.want_mappings(tgid);
             self.want_interpreter(tgid, record.time);
+            self.want_engine(tgid, record.time);
         }
         self.want_command_line(tgid);
         // Idle tasks are all of process 0, and each has its CPU's name.

@@ -25,7 +25,7 @@ use crate::collector::sys::perf_event::{self, Clock};
 use crate::collector::tables::{Cache, Tables};
 use crate::collector::wire::pending::Pending;
 use crate::collector::wire::records::{self, MAX_FRAMES, Walked};
-use crate::runtimes::python::RuntimeBytes;
+use crate::runtimes::RuntimeBytes;
 
 #[allow(unsafe_code, unreachable_pub, unused_qualifications, clippy::all, clippy::restriction)]
 mod skeleton {

@@ -21,6 +21,10 @@ const FUNCTION: u64 = 1;
 const RUN_ENDS: u64 = 2;
 const AGAIN: u64 = 3;
 const NEXT_STATE: u64 = 4;
+const IN_FRAME: u64 = 5;
+/// Bits of the number of a frame, in the word behind its function. Above them are those of the instruction.
+const FRAME_BITS: u32 = 11;
+const _: () = assert!(FRAME_BITS + 21 == 32);
 const ADDRESS: u64 = (1 << KIND_SHIFT) - 1;
 const COUNT_SHIFT: u32 = 32;
 
@@ -192,6 +196,7 @@ impl<'a> Script<'a> {
                 }
                 RUN_ENDS => Some(Item::RunEnds(Some(word & ADDRESS).filter(|anchor| *anchor > 0))),
                 NEXT_STATE => Some(Item::NextState(ScriptEnd::from_wire(word as u8))),
+                // The functions in frames come last.
                 _ => None,
             }
         })
@@ -202,6 +207,30 @@ impl<'a> Script<'a> {
         self.items().filter_map(|item| match item {
             Item::Function(function) => Some(function),
             Item::RunEnds(_) | Item::NextState(_) => None,
+        })
+    }
+
+    /// Returns the functions of native frames, each with the number of its frame. The frames are in order. The instruction is one more than the
+    /// number that the runtime has in the frame; 0: not known.
+    pub(crate) fn in_frames(&self) -> impl Iterator<Item = (usize, ScriptFrame)> + Clone + use<'a> {
+        let words = self.words;
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            loop {
+                let word = u64_at(words, at)?;
+                at += 8;
+                match word >> KIND_SHIFT {
+                    FUNCTION => at += 8,
+                    IN_FRAME => {
+                        let rest = u64_at(words, at)?;
+                        at += 8;
+                        let instruction = rest as u32 >> FRAME_BITS;
+                        let frame = (rest & ((1 << FRAME_BITS) - 1)) as usize;
+                        return Some((frame, ScriptFrame { code: word & ADDRESS, instruction, check: (rest >> 32) as u32 }));
+                    }
+                    _ => {}
+                }
+            }
         })
     }
 
@@ -386,6 +415,23 @@ mod tests {
 
     fn merged(bytes: &[u8], native: usize) -> String {
         merged_with(bytes, &".".repeat(native))
+    }
+
+    #[test]
+    fn functions_in_frames_come_after_those_of_chains() {
+        let in_frame =
+            |frame: u64, instruction: u64| [IN_FRAME << KIND_SHIFT | 0x7f01, 9 << 32 | instruction << FRAME_BITS | frame];
+        let words = [&function(3)[..], &[again(0, 5), end(0x1100)], &in_frame(1, 77), &in_frame(2047, (1 << 21) - 1)].concat();
+        let bytes = record(&[0x1000, 0x1200], &words);
+        let script = Script::parse(&bytes).unwrap();
+        let found: Vec<_> = script.in_frames().map(|(frame, function)| (frame, function.instruction)).collect();
+        assert_eq!(found, [(1, 77), (2047, (1 << 21) - 1)]);
+        let expected = ScriptFrame { code: 0x7f01, instruction: 77, check: 9 };
+        assert_eq!(script.in_frames().next().map(|(_, function)| function), Some(expected));
+        assert_eq!(script.functions().count(), 6);
+        // A word is missing.
+        let cut = Script::parse(&bytes[..bytes.len() - 8]).unwrap();
+        assert_eq!(cut.in_frames().count(), 1);
     }
 
     #[test]

@@ -152,8 +152,8 @@ impl UserEnd {
                 "until the unwind table is ready, samples are walked in a copy of 16 to 64 KiB of the stack",
             ),
             UserEnd::Functions => (
-                "the outermost Python functions are missing",
-                "more than 4,096 of them, or the walk's time was used up, or their memory was not readable (see below)",
+                "some functions of Python or JavaScript are missing",
+                "more than 4,096 of them, or the walk's time was used up, or an unwind table was being made (see below)",
             ),
             UserEnd::Registers => ("in execve: the old program was gone, the new one had not started", ""),
             UserEnd::Time => (

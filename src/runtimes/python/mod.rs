@@ -31,7 +31,6 @@ pub use chain::{PythonFrame, Run, chain};
 pub use code::{Code, MAX_FILE, MAX_NAME};
 pub use layout::{Layout, Version};
 pub use lines::Lines;
-pub use runtime::RuntimeBytes;
 pub use state::{Clues, LeadsTo, StateSlot, find_slot, threads};
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! The data that BPF needs to walk the functions of a process: `struct runtime` of `bpf/record.h`.
+//! The data that BPF needs to walk the functions of a process: CPython's part of `struct runtime`.
 
 use super::layout::{Entry, Innermost, Instruction, Layout};
 use super::state::{Clues, LeadsTo, StateSlot};
+use crate::runtimes::RuntimeBytes;
 
 /// `NO_FIELD`.
 const NO_FIELD: u16 = 0xffff;
+/// `HAS_CPYTHON`.
+const HAS_CPYTHON: u16 = 1;
 /// Words of a frame that BPF reads: `SCRIPT_FRAME_WORDS`.
 const FRAME_BYTES: u64 = 128;
-
-/// The bytes of a `struct runtime`.
-pub type RuntimeBytes = [u8; 56];
 
 impl Layout {
     /// Returns the bytes of a `struct runtime`. Returns `None` for a layout that BPF cannot walk.
@@ -67,6 +67,9 @@ impl Layout {
         for field in [self.interpreter_next, self.interpreter_threads, self.thread_next, clues.self_size] {
             bytes.extend(u16::try_from(field).ok()?.to_ne_bytes());
         }
+        // No other runtime.
+        bytes.extend(HAS_CPYTHON.to_ne_bytes());
+        bytes.resize(size_of::<RuntimeBytes>(), 0);
         bytes.try_into().ok()
     }
 }

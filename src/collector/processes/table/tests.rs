@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::collector::Batch;
+use crate::collector::processes::functions::Code;
 use crate::collector::processes::proc::{Mapped, MappedList};
 use crate::collector::processes::reader::Reply;
 use crate::collector::wire::perf_records::Identity;
@@ -11,7 +12,7 @@ use crate::collector::wire::records;
 use crate::collector::wire::records::Record;
 use crate::collector::wire::records::tests::record_bytes;
 use crate::profile::{BuildId, FileOffset, Frame, FrameKind, KernelAddress, ObjectId, ObjectKind, UserEnd, UserId};
-use crate::runtimes::python::{Code, Lines};
+use crate::runtimes::python::{self, Lines};
 
 /// Above the kernel's PID_MAX_LIMIT, so that nothing is found in /proc.
 const NOBODY: u32 = 5_000_000;
@@ -552,7 +553,9 @@ fn mappings_that_forks_share_count_once() {
 fn functions_of_interpreters_are_bounded_over_all_processes_and_forks_share_them() {
     let mut world = World::new();
     world.table.bounds = Bounds::of(32 << 20);
-    let code = || Code { name: "name".repeat(100), file: "/file".repeat(100), first_line: 1, lines: Lines::default() };
+    let code = || {
+        Code::Python(python::Code { name: "name".repeat(100), file: "/file".repeat(100), first_line: 1, lines: Lines::default() })
+    };
     let functions = |count: u64| (0..count).map(|at| ((at, 1), Some(code()))).collect::<Vec<_>>();
     for (number, count) in [(0, 2), (1, 1000)] {
         world.exec(NOBODY + number, "python3");
@@ -573,7 +576,8 @@ fn functions_of_interpreters_are_bounded_over_all_processes_and_forks_share_them
 #[test]
 fn a_users_many_small_processes_take_no_functions_from_anothers_large_one() {
     let mut world = World::new();
-    let code = || Code { name: "name".into(), file: "/file".repeat(100), first_line: 1, lines: Lines::default() };
+    let code =
+        || Code::Python(python::Code { name: "name".into(), file: "/file".repeat(100), first_line: 1, lines: Lines::default() });
     let functions = |count: u64| (0..count).map(|at| ((at, 1), Some(code()))).collect::<Vec<_>>();
     for number in 0..100 {
         let (user, count) = if number == 0 { (UserId(0), 1000) } else { (UserId(NOBODY), 20) };

@@ -1,0 +1,68 @@
+//! Finds V8, the engine of JavaScript, in the files that processes map.
+//!
+//! ```text
+//! a mapping of 8 MiB of code ─► is its file known? ─┬─► no: What::Engine ─► the numbers of its symbols ─► Layout, kept with the file
+//!                                                   └─► yes ─► struct runtime into the map `runtimes`     BPF finds functions from now on
+//! ```
+//!
+//! A file is recognised by its symbols, whatever its name. They are read once for each file. Processes that map a known file wait for
+//! nothing.
+
+use std::sync::Arc;
+
+use super::interpreter::MappedPart;
+use super::mapped_build_id::MappedFile;
+use super::mappings::Engine;
+use super::reader::{Question, What};
+use super::scripts::READS_OF_AN_INTERPRETER;
+use super::state::Known;
+use super::table::ProcessTable;
+use crate::collector::wire::perf_records::Identity;
+use crate::profile::UserId;
+
+impl ProcessTable {
+    /// Finds out whether a process has V8, once for all its mappings.
+    pub(super) fn want_engine(&mut self, tgid: u32, now: u64) {
+        let Some(state) = self.states.get_mut(&tgid).filter(|state| state.known == Known::Yes && state.scripts.looks_for_engine)
+        else {
+            return;
+        };
+        let (mut found, mut waits) = (None, false);
+        for mapping in state.mappings.iter().filter(|mapping| mapping.may_hold_engine()) {
+            let Some(file) = self.files.get_mut(mapping.file) else { continue };
+            match (&file.engine, file.identity) {
+                (Engine::V8(layout), _) => found = Some((Arc::clone(layout), file.path.clone())),
+                (Engine::None, _) => {}
+                (Engine::Asked, _) => waits = true,
+                (Engine::Unknown, identity) => {
+                    waits = true;
+                    // Another user may begin any number of programs. Only a later sample asks again.
+                    let is_allowed = state.user == UserId(0)
+                        || self.reads.take(state.user, READS_OF_AN_INTERPRETER, now) == READS_OF_AN_INTERPRETER;
+                    if !is_allowed {
+                        continue;
+                    }
+                    file.engine = Engine::Asked;
+                    let inode = match identity {
+                        Identity::Inode(inode) => Some(inode),
+                        Identity::BuildId(_) => None,
+                    };
+                    let mapped = MappedFile { start: mapping.start, end: mapping.end, path: file.path.clone(), file: inode };
+                    let part = MappedPart { mapped, offset: mapping.offset };
+                    let index = mapping.file;
+                    self.questions.push(Question {
+                        tgid,
+                        life: state.life,
+                        user: state.user,
+                        what: What::Engine(index, Box::new(part)),
+                    });
+                }
+            }
+        }
+        state.scripts.looks_for_engine = waits && found.is_none();
+        if let Some((layout, file)) = found {
+            state.scripts.engine = Some((layout, file));
+            self.tell_runtime(tgid);
+        }
+    }
+}

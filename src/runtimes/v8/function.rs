@@ -1,0 +1,186 @@
+//! Functions: what a SharedFunctionInfo tells of one.
+
+use super::heap::{Heap, address, smi};
+use super::layout::Layout;
+use super::lines::{Ends, Lines};
+use crate::runtimes::Memory;
+
+/// Characters of a function's name that are read. The rest is cut off.
+pub const MAX_NAME: u32 = 512;
+/// Characters of a file's name that are read. The rest is cut off.
+pub const MAX_FILE: u32 = 1024;
+/// Bytes of the sources of all scripts that one reader reads. The largest bundles have some 10 MB.
+const MAX_SOURCES: u64 = 16 << 20;
+/// Scripts whose lines one reader keeps.
+const MAX_SCRIPTS: usize = 64;
+/// Words of a ScopeInfo after its variables that are searched for name, begin and end.
+const WORDS_AFTER_VARIABLES: usize = 12;
+/// Most variables of a ScopeInfo. A function with more has no name here.
+const MAX_VARIABLES: u64 = 1 << 16;
+/// More variables than these are not listed one by one, but in a table, which is one word.
+const MAX_LISTED: u64 = 75;
+
+/// A function of JavaScript.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Function {
+    /// Its name. Empty if it has none.
+    pub name: String,
+    /// The file of its script: a path, or a name such as `node:internal/timers`. Empty if the script has none, or if V8 itself has the function.
+    pub file: String,
+    /// The line where it begins. 0: not known.
+    pub first_line: u32,
+    /// The lines of its instructions.
+    pub lines: Lines,
+    /// Whether it is in no script: V8 itself has it, as `Array.prototype.map`.
+    pub is_builtin: bool,
+}
+
+impl Function {
+    /// Returns a number that tells one SharedFunctionInfo from another that takes its address: of how many parameters it has, where its name is
+    /// in the source, and its number among the functions of its script. BPF computes the same one (`check_of` in `bpf/walk/v8.h`).
+    pub fn check(memory: &impl Memory, layout: &Layout, shared: u64) -> Option<u32> {
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut bytes = [0; 16];
+        let at = address(shared)?.checked_add(layout.shared_check)?;
+        let is_read = memory.read(at, &mut bytes);
+        let word = |at| bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |word| u64::from_le_bytes(*word));
+        let mix = (word(0) << 16).wrapping_mul(FACTOR);
+        is_read.then_some((((mix ^ word(8) >> 32).wrapping_mul(FACTOR)) >> 32) as u32)
+    }
+
+    /// Returns the bytes of memory that it takes.
+    pub fn size(&self) -> usize {
+        size_of::<Function>() - size_of::<Lines>() + self.name.len() + self.file.len() + self.lines.size()
+    }
+}
+
+/// Reads functions of one process. Functions of one script share its lines.
+pub struct Reader<'a, M> {
+    heap: Heap<'a, M>,
+    scripts: Vec<(u64, Ends)>,
+    sources: u64,
+}
+
+/// What a ScopeInfo tells of its function.
+#[derive(Default)]
+struct Scope {
+    name: Option<u64>,
+    begin: Option<u32>,
+}
+
+impl<'a, M: Memory> Reader<'a, M> {
+    /// Returns a reader of this memory.
+    pub fn new(memory: &'a M, layout: &'a Layout) -> Reader<'a, M> {
+        Reader { heap: Heap { memory, layout }, scripts: Vec::new(), sources: 0 }
+    }
+
+    /// Returns the bytes of sources that were read.
+    pub fn sources(&self) -> u64 {
+        self.sources
+    }
+
+    /// Reads the function of a SharedFunctionInfo. Returns `None` if it cannot be read, or if something else is there.
+    pub fn function(&mut self, shared: u64) -> Option<Function> {
+        let Heap { layout, .. } = self.heap;
+        if self.heap.type_of(shared)? != layout.type_shared {
+            return None;
+        }
+        let named = self.heap.field(shared, layout.shared_name)?;
+        let scope = match self.heap.type_of(named)? {
+            kind if kind < layout.first_nonstring => Scope { name: Some(named), begin: None },
+            kind if kind == layout.type_scope => self.scope(named)?,
+            _ => Scope::default(),
+        };
+        let name = scope.name.and_then(|name| self.heap.text(name, MAX_NAME)).unwrap_or_default();
+        let script = self.heap.field(shared, layout.shared_script)?;
+        let has_script = self.heap.type_of(script) == Some(layout.type_script);
+        if !has_script {
+            return Some(Function { name, file: String::new(), first_line: 0, lines: Lines::default(), is_builtin: true });
+        }
+        let file = self.heap.field(script, layout.script_name).filter(|name| self.heap.is_string(*name));
+        let file = file.and_then(|name| self.heap.text(name, MAX_FILE)).unwrap_or_default();
+        // Modules are called by URL.
+        let file = file.strip_prefix("file://").map_or(file.clone(), str::to_owned);
+        let positions = self.positions(shared);
+        let (mut first_line, mut lines) = (0, Lines::default());
+        let heap = self.heap;
+        if let Some(ends) = self.ends(script) {
+            first_line = scope.begin.map_or(0, |begin| ends.line_of(begin));
+            lines = positions.map(|table| Lines::read(&heap, table, ends)).unwrap_or_default();
+        }
+        Some(Function { name, file, first_line, lines, is_builtin: false })
+    }
+
+    /// Reads a ScopeInfo:
+    ///
+    /// ```text
+    /// flags, parameters, variables n │ begin, end (from 12.8 on) │ n names, or a table │ n numbers │ … name │ number │ inferred name │ begin, end │ …
+    /// ```
+    fn scope(&self, scope: u64) -> Option<Scope> {
+        const VARIABLES: u64 = 2;
+        let word = |index: u64| self.heap.field(scope, 8 + 8 * index);
+        let first = self.heap.layout.scope_first;
+        let count = u64::try_from(smi(word(VARIABLES)?)?).ok().filter(|count| *count <= MAX_VARIABLES)?;
+        let listed = if count > MAX_LISTED && !self.heap.is_string(word(first)?) { 1 } else { count };
+        let after: Vec<u64> = (first + listed + count..).take(WORDS_AFTER_VARIABLES).map_while(word).collect();
+        let begin = match first {
+            0..=3 => begin_of(&after),
+            _ => word(first - 2).and_then(smi),
+        };
+        // Name, a number, and the name that V8 inferred from the source. Other names may come before.
+        let is_name = |at: &usize| {
+            let word = |at: usize| after.get(at).copied();
+            word(*at).is_some_and(|name| self.heap.is_string(name)) && word(at + 1).is_some_and(|number| smi(number).is_some())
+        };
+        let at = (0..after.len()).find(is_name);
+        let text = |at: usize| after.get(at).copied().filter(|name| self.heap.is_string(*name));
+        let is_empty = |name: u64| self.heap.flat(name).is_some_and(|name| name.length == 0);
+        let name =
+            at.and_then(text).map(|name| if is_empty(name) { at.and_then(|at| text(at + 2)).unwrap_or(name) } else { name });
+        Some(Scope { name, begin: begin.and_then(|begin| u32::try_from(begin).ok()) })
+    }
+
+    /// Returns the table of positions of a function's bytecode.
+    fn positions(&self, shared: u64) -> Option<u64> {
+        /// In a SharedFunctionInfo: its bytecode, or what leads to it. And in InterpreterData: the BytecodeArray.
+        const DATA: u64 = 8;
+        let layout = self.heap.layout;
+        let mut data = self.heap.field(shared, DATA)?;
+        for _ in 0..3 {
+            match self.heap.type_of(data)? {
+                kind if kind == layout.type_bytecode => return self.heap.field(data, layout.bytecode_positions),
+                kind if kind == layout.type_interpreter_data => data = self.heap.field(data, DATA)?,
+                kind if kind == layout.type_code => data = self.heap.field(data, layout.code_bytecode)?,
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// Returns the ends of a script's lines.
+    fn ends(&mut self, script: u64) -> Option<&Ends> {
+        let known = self.scripts.iter().position(|(known, _)| *known == script);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let (ends, read) = Ends::read(&self.heap, script, MAX_SOURCES.saturating_sub(self.sources))?;
+                self.sources = self.sources.saturating_add(read);
+                if self.scripts.len() >= MAX_SCRIPTS {
+                    self.scripts.clear();
+                }
+                self.scripts.push((script, ends));
+                self.scripts.len() - 1
+            }
+        };
+        self.scripts.get(at).map(|(_, ends)| ends)
+    }
+}
+
+/// Returns the begin of a function, from the words after its variables. Begin and end are the last two numbers before a pointer.
+fn begin_of(words: &[u64]) -> Option<i32> {
+    let numbers: Vec<Option<i32>> = words.iter().map(|word| smi(*word)).collect();
+    numbers.windows(3).find_map(|window| match window {
+        [Some(begin), Some(end), None] if 0 <= *begin && begin <= end => Some(*begin),
+        _ => None,
+    })
+}

@@ -1,0 +1,153 @@
+//! Where fields are in V8's objects, and the numbers of their types.
+
+use crate::runtimes::RuntimeBytes;
+
+/// A version of V8.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Version {
+    /// 12 in 12.4.254.
+    pub major: i32,
+    /// 4 in 12.4.254.
+    pub minor: i32,
+    /// 254 in 12.4.254.
+    pub build: i32,
+}
+
+/// Offsets and numbers of one build of V8.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// The build's version.
+    pub version: Version,
+    /// In a JSFunction: its SharedFunctionInfo.
+    pub(super) function_shared: u64,
+    /// In a SharedFunctionInfo: 16 bytes that tell one from another, see [`Function::check`](super::Function::check).
+    pub(super) shared_check: u64,
+    /// In a SharedFunctionInfo: a name, or a ScopeInfo.
+    pub(super) shared_name: u64,
+    /// In a SharedFunctionInfo: its Script.
+    pub(super) shared_script: u64,
+    /// In a map: the type of its objects.
+    pub(super) map_type: u64,
+    pub(super) type_shared: u16,
+    pub(super) type_scope: u16,
+    pub(super) type_script: u16,
+    pub(super) type_bytecode: u16,
+    pub(super) type_interpreter_data: u16,
+    pub(super) type_code: u16,
+    pub(super) type_fixed_array: u16,
+    /// Strings have smaller types.
+    pub(super) first_nonstring: u16,
+    /// In a Script.
+    pub(super) script_name: u64,
+    pub(super) script_source: u64,
+    pub(super) script_line_ends: u64,
+    /// In a ScopeInfo: the index of the first word after the counts. If it is 5, the function's begin and end come before it.
+    pub(super) scope_first: u64,
+    /// In a BytecodeArray: its first instruction.
+    pub(super) bytecode_first: u64,
+    /// In a BytecodeArray: its table of positions.
+    pub(super) bytecode_positions: u64,
+    /// Whether the steps of that table have two bits for flags, and no sign.
+    pub(super) positions_have_flags: bool,
+    /// In a Code of Sparkplug: the BytecodeArray, or InterpreterData.
+    pub(super) code_bytecode: u64,
+}
+
+impl Layout {
+    /// The names of the symbols that [`Layout::of`] asks for.
+    pub const SYMBOLS: [&str; 25] = [
+        "_ZN2v88internal7Version6major_E",
+        "_ZN2v88internal7Version6minor_E",
+        "_ZN2v88internal7Version6build_E",
+        "v8dbg_class_JSFunction__shared__SharedFunctionInfo",
+        "v8dbg_class_SharedFunctionInfo__length__uint16_t",
+        "v8dbg_class_SharedFunctionInfo__name_or_scope_info__Object",
+        "v8dbg_class_SharedFunctionInfo__name_or_scope_info__Tagged_Object_",
+        "v8dbg_class_SharedFunctionInfo__name_or_scope_info__Tagged_NameOrScopeInfoT_",
+        "v8dbg_class_SharedFunctionInfo__script_or_debug_info__HeapObject",
+        "v8dbg_class_SharedFunctionInfo__script__Tagged_HeapObject_",
+        "v8dbg_class_SharedFunctionInfo__raw_script__Tagged_Object_",
+        "v8dbg_class_Map__instance_type__uint16_t",
+        "v8dbg_type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE",
+        "v8dbg_type_ScopeInfo__SCOPE_INFO_TYPE",
+        "v8dbg_type_Script__SCRIPT_TYPE",
+        "v8dbg_type_BytecodeArray__BYTECODE_ARRAY_TYPE",
+        "v8dbg_type_InterpreterData__INTERPRETER_DATA_TYPE",
+        "v8dbg_type_Code__CODE_TYPE",
+        "v8dbg_type_FixedArray__FIXED_ARRAY_TYPE",
+        "v8dbg_FirstNonstringType",
+        "v8dbg_class_Script__name__Object",
+        "v8dbg_class_Script__source__Object",
+        "v8dbg_class_Script__line_ends__Object",
+        "v8dbg_scopeinfo_idx_first_vars",
+        "v8dbg_class_BytecodeArray__data__uintptr_t",
+    ];
+
+    /// Makes the layout of a build. `value` returns the number that a symbol leads to. Returns `None` if a number is missing that no table has,
+    /// or if the build is older than V8 9.
+    pub fn of(value: impl Fn(&str) -> Option<i32>) -> Option<Layout> {
+        let [major, minor, build, ..] = Layout::SYMBOLS;
+        let version = Version { major: value(major)?, minor: value(minor)?, build: value(build)? };
+        if version.major < 9 {
+            return None;
+        }
+        let number = |name: &str| value(&format!("v8dbg_{name}")).and_then(|number| u16::try_from(number).ok());
+        let offset = |names: &[&str]| names.iter().find_map(|name| number(&format!("class_{name}"))).map(u64::from);
+        let is_from = |major, minor| (version.major, version.minor) >= (major, minor);
+        Some(Layout {
+            version,
+            function_shared: offset(&["JSFunction__shared__SharedFunctionInfo"])?,
+            shared_check: offset(&["SharedFunctionInfo__length__uint16_t"])?,
+            shared_name: offset(&[
+                "SharedFunctionInfo__name_or_scope_info__Object",
+                "SharedFunctionInfo__name_or_scope_info__Tagged_Object_",
+                "SharedFunctionInfo__name_or_scope_info__Tagged_NameOrScopeInfoT_",
+            ])?,
+            shared_script: offset(&[
+                "SharedFunctionInfo__script_or_debug_info__HeapObject",
+                "SharedFunctionInfo__script__Tagged_HeapObject_",
+                "SharedFunctionInfo__raw_script__Tagged_Object_",
+            ])?,
+            map_type: offset(&["Map__instance_type__uint16_t"])?,
+            type_shared: number("type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE")?,
+            type_scope: number("type_ScopeInfo__SCOPE_INFO_TYPE")?,
+            type_script: number("type_Script__SCRIPT_TYPE")?,
+            type_bytecode: number("type_BytecodeArray__BYTECODE_ARRAY_TYPE")?,
+            type_interpreter_data: number("type_InterpreterData__INTERPRETER_DATA_TYPE")?,
+            type_code: number("type_Code__CODE_TYPE")?,
+            type_fixed_array: number("type_FixedArray__FIXED_ARRAY_TYPE")?,
+            first_nonstring: number("FirstNonstringType")?,
+            script_name: offset(&["Script__name__Object"])?,
+            // Not exported by 9.4, which has it at 8 like all others.
+            script_source: offset(&["Script__source__Object"]).unwrap_or(8),
+            script_line_ends: offset(&["Script__line_ends__Object"])?,
+            scope_first: u64::from(number("scopeinfo_idx_first_vars")?),
+            // Not exported by 9.4.
+            bytecode_first: offset(&["BytecodeArray__data__uintptr_t"]).unwrap_or(54),
+            // Never exported. The table came to the third place of the header in 12.3.97; before that there were other orders for some months.
+            bytecode_positions: if is_from(12, 4) { 24 } else { 32 },
+            // 13.6 has no flags, 14.1 has them; no Node.js has a version between.
+            positions_have_flags: is_from(14, 0),
+            // Since 12, it shares its place with the deoptimisation data.
+            code_bytecode: if is_from(12, 0) { 8 } else { 16 },
+        })
+    }
+
+    /// Adds V8 to the runtimes of a process.
+    pub fn add_to(&self, runtime: &mut RuntimeBytes) {
+        /// Offset of `has` in `struct runtime`; the two offsets follow.
+        const HAS: usize = 56;
+        const HAS_V8: u16 = 2;
+        let Some(place) = runtime.get_mut(HAS..) else { return };
+        let has = place.first_chunk().map_or(0, |has| u16::from_ne_bytes(*has)) | HAS_V8;
+        let offset = |offset| u16::try_from(offset).unwrap_or(0);
+        let fields = [has, offset(self.function_shared), offset(self.shared_check)].map(u16::to_ne_bytes);
+        place.iter_mut().zip(fields.as_flattened()).for_each(|(place, byte)| *place = *byte);
+    }
+
+    /// Converts the word that the interpreter keeps in its frame, a distance from the tagged pointer to the BytecodeArray, to a place in the
+    /// bytecode.
+    pub fn place_of(&self, word: u32) -> i32 {
+        word.cast_signed().saturating_sub(i32::try_from(self.bytecode_first).unwrap_or(0) - 1)
+    }
+}

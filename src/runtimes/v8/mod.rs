@@ -1,0 +1,93 @@
+//! V8 9.4 to 14.6, as in Node.js 16 to 26: from a frame of JavaScript to name, file and line.
+//!
+//! ```text
+//! frame pointer ─► JSFunction ─► SharedFunctionInfo ─┬─► ScopeInfo ─► name, begin        [`Function`]
+//!  BPF reads these: v8.h                             ├─► Script ─► file, ends of lines
+//!                                                    └─► BytecodeArray ─► position of each instruction
+//! ```
+//!
+//! Every frame of JavaScript keeps a frame pointer and, below it, its function, whatever made its code: the interpreter (Ignition), Sparkplug,
+//! Maglev or TurboFan. The JSFunction may move within milliseconds, so a frame is known by its SharedFunctionInfo, which is old when its
+//! function runs, and by a [check](Function::check) of it.
+//!
+//! A word is a small integer (Smi: the upper 32 bits, bit 0 clear) or a pointer to an object (bits 0 and 1 are 01). Node.js compresses no
+//! pointers. The first word of an object leads to its map, which has the object's type. The offsets of fields and the numbers of types are
+//! constants of a build. V8 exports most of them as `v8dbg_…` for debuggers: [`Layout`].
+//!
+//! Sources: V8's headers (`objects/shared-function-info.tq`, `scope-info.tq`, `script.tq`, `string.h`, `source-position-table.cc`), its
+//! `gen-postmortem-metadata.py`, and the memory of Node.js 16 to 26.
+
+mod function;
+mod heap;
+mod layout;
+mod lines;
+
+pub use function::{Function, MAX_FILE, MAX_NAME, Reader};
+pub use layout::{Layout, Version};
+pub use lines::Lines;
+
+#[cfg(test)]
+mod tests {
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
+    use super::*;
+    use crate::runtimes::Memory;
+
+    /// Memory of random words: small integers, and pointers into a few kilobytes, so that objects refer to each other, in circles too.
+    struct Nonsense(u64);
+
+    impl Memory for Nonsense {
+        fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
+            let hash = |at: u64| BuildHasherDefault::<DefaultHasher>::default().hash_one((self.0, at));
+            for (at, byte) in (address..).zip(buffer.iter_mut()) {
+                let word = hash(at & !7);
+                let word = match word & 7 {
+                    0 => word,
+                    1 => (word >> 40) << 32,
+                    2 => (word >> 8 & 3) << 32,
+                    // Types are in the first half of a map's second word.
+                    3 => (word >> 8 & 0x1ff) << 32 | word >> 60,
+                    _ => (word >> 8) % 4096 * 8 + 1,
+                };
+                *byte = word.to_le_bytes()[(at & 7) as usize];
+            }
+            address.is_multiple_of(97) || address < 1 << 40
+        }
+    }
+
+    fn layout(major: i32) -> Layout {
+        let value = |name: &str| {
+            Some(match name {
+                name if name.contains("major") => major,
+                name if name.contains("minor") => 4,
+                name if name.contains("instance_type") => 12,
+                name if name.contains("type_S") => 3,
+                name if name.contains("type_") => 2,
+                name if name.contains("Nonstring") => 128,
+                name if name.contains("first_vars") => 3 + 2 * i32::from(major > 12),
+                name => (name.len() as i32 % 6 + 1) * 8,
+            })
+        };
+        Layout::of(value).unwrap()
+    }
+
+    #[test]
+    fn nonsense_does_no_harm() {
+        let mut read = 0;
+        for seed in 0..20_000 {
+            let (memory, layout) = (Nonsense(seed), layout(9 + (seed % 6) as i32));
+            let mut reader = Reader::new(&memory, &layout);
+            for object in 0..8 {
+                Function::check(&memory, &layout, object * 64 + 1);
+                if let Some(function) = reader.function(object * 64 + 1) {
+                    assert!(
+                        function.name.chars().count() <= MAX_NAME as usize && function.file.chars().count() <= MAX_FILE as usize
+                    );
+                    function.lines.line(7);
+                    read += 1;
+                }
+            }
+        }
+        assert!(read > 100, "{read} functions");
+    }
+}

@@ -1,0 +1,204 @@
+//! Samples real Node.js, official builds of each major version, and compares the functions of JavaScript with what the program tells of its own
+//! stacks.
+
+// A test panics with a sentence if it cannot run.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "common/mod.rs"]
+mod common;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::alone;
+use flametop::collector::{Batch, Collector, CollectorOptions, Targets};
+use flametop::profile::{Frame, FrameId, FrameKind, Language, Names, Tgid, UserEnd};
+
+/// A build of Node.js.
+struct Node {
+    path: PathBuf,
+    version: String,
+}
+
+/// The builds that `scripts/nodes.sh` has fetched, and the machine's own.
+fn nodes() -> Vec<Node> {
+    let fetched = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("nodes");
+    let directories = std::fs::read_dir(&fetched).into_iter().flatten().flatten().map(|entry| entry.path().join("bin/node"));
+    let mut found: Vec<Node> = directories.chain([PathBuf::from("/usr/bin/node")]).filter_map(Node::at).collect();
+    found.sort_by_key(|node| node.major());
+    assert!(found.len() >= 3, "scripts/nodes.sh has fetched no Node.js into {}", fetched.display());
+    found
+}
+
+impl Node {
+    fn at(path: PathBuf) -> Option<Node> {
+        let output = Command::new(&path).arg("--version").output().ok().filter(|output| output.status.success())?;
+        Some(Node { path, version: String::from_utf8_lossy(&output.stdout).trim().to_owned() })
+    }
+
+    fn major(&self) -> u32 {
+        self.version.trim_start_matches('v').split('.').next().unwrap().parse().unwrap()
+    }
+
+    fn starts(&self, flags: &[&str], program: &Path, words: &[&str]) -> Running {
+        let mut command = Command::new(&self.path);
+        command.args(flags).arg(program).args(words).stdout(Stdio::piped());
+        Running(command.spawn().unwrap())
+    }
+}
+
+/// A process that ends with the test.
+struct Running(Child);
+
+impl Running {
+    /// Returns what it prints until it ends.
+    fn output(mut self) -> String {
+        let mut text = String::new();
+        self.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A function of a stack: its name, its file, and the line that runs.
+type Function = (String, String, u32);
+
+/// The functions of a sample, innermost first, and whether its stack is whole.
+struct Sample {
+    functions: Vec<Function>,
+    is_whole: bool,
+}
+
+fn program(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/javascript").join(name)
+}
+
+/// Samples a program until it ends.
+fn sampled(running: &mut Running, frequency: u32) -> Vec<Sample> {
+    let targets = Targets::Processes(vec![Tgid(running.0.id())]);
+    let options = CollectorOptions { frequency, targets, limit_walks: false, ..Default::default() };
+    let names = Arc::new(Names::default());
+    let mut collector = Collector::start(options, Arc::clone(&names), Default::default()).expect("this test needs root");
+    let function = |frame: &FrameId| match names.frames.get(*frame)? {
+        Frame::Script { object, label, line } => {
+            Some((names.labels.name(label).to_owned(), names.objects.get(object)?.path.to_string(), line))
+        }
+        Frame::Named(label) => {
+            let label = names.labels.get(label)?;
+            let is_function = label.kind == FrameKind::Script(Language::JavaScript);
+            is_function.then(|| (label.name.to_string(), String::new(), 0))
+        }
+        _ => None,
+    };
+    let (mut batch, mut samples, mut has_ended) = (Batch::default(), Vec::new(), false);
+    while !has_ended {
+        has_ended = running.0.try_wait().unwrap().is_some();
+        std::thread::sleep(Duration::from_millis(100));
+        collector.drain(&mut batch).unwrap();
+        for sample in &batch.samples {
+            let functions = batch.frames[sample.frames.clone()].iter().rev().filter_map(function).collect();
+            samples.push(Sample { functions, is_whole: sample.user_end == UserEnd::Root });
+        }
+    }
+    samples
+}
+
+/// Returns a stack as the program tells it. A function without a name is called by its place.
+fn told(stack: &serde_json::Value) -> Vec<Function> {
+    let function = |site: &serde_json::Value| {
+        let text = |at: usize| site[at].as_str().unwrap_or_default().trim_start_matches("file://").to_owned();
+        (text(0), text(1), site[2].as_u64().unwrap_or(0) as u32)
+    };
+    stack.as_array().unwrap().iter().map(function).collect()
+}
+
+/// Whether a function that was sampled is the one that was told. Where the line of a file is not known, it is 0 in the sample.
+fn is_it((name, file, line): &Function, (told_name, told_file, told_line): &Function, has_lines: bool) -> bool {
+    // Code of `eval` and `new Function` is told as `eval`.
+    let is_called = if told_name.is_empty() || told_name == "eval" { name.starts_with("(anonymous") } else { name == told_name };
+    is_called && (file == told_file || file.is_empty()) && (!has_lines || file.is_empty() || line == told_line)
+}
+
+/// The flags that leave one tier of V8. Optimised code has nothing inlined.
+fn tiers(major: u32) -> Vec<(&'static str, Vec<&'static str>)> {
+    let maglev = if major >= 20 { &["--no-maglev"][..] } else { &[] };
+    vec![
+        ("Ignition", [&["--no-opt", "--no-sparkplug"], maglev].concat()),
+        ("Sparkplug", [&["--no-opt", "--always-sparkplug"], maglev].concat()),
+        ("TurboFan", [&["--max-inlined-bytecode-size=0", "--max-inlined-bytecode-size-small=0"], maglev].concat()),
+    ]
+}
+
+/// Checks the stacks of a run of `stacks.js`: each sample of its leaf has the functions that the program tells, and nothing else.
+fn check_stacks(node: &Node, tier: &str, flags: &[&str]) {
+    let mut running = node.starts(flags, &program("stacks.js"), &["0.25"]);
+    let samples = sampled(&mut running, 1997);
+    let output = running.output();
+    let chains: Vec<Vec<Function>> =
+        output.lines().map(|line| told(&serde_json::from_str::<serde_json::Value>(line).unwrap()[1])).collect();
+    assert_eq!(chains.len(), 12, "{} {tier}: {output}", node.version);
+    let has = |sample: &Sample, is_it: fn(&str) -> bool| sample.functions.iter().any(|(name, ..)| is_it(name));
+    // Not those in which the program finds out its stack.
+    let is_of_leaf =
+        |sample: &&Sample| has(sample, |name| name == "leaf") && !has(sample, |name| name.contains("repareStackTrace"));
+    let is_told = |sample: &Sample, told: &[Function]| {
+        let found = &sample.functions;
+        found.len() == told.len() && found.iter().zip(told).all(|(found, told)| is_it(found, told, tier == "Ignition"))
+    };
+    let (mut right, mut of_chain, mut cut, mut wrong) = (0, vec![0; chains.len()], 0, Vec::new());
+    // V8 is found, and the tables of Node.js are made, while the first chain runs.
+    let begun = samples.iter().position(|sample| chains[1..].iter().any(|told| is_told(sample, told))).expect("a second chain");
+    for sample in samples[begun..].iter().filter(is_of_leaf) {
+        match chains.iter().position(|told| is_told(sample, told)) {
+            Some(chain) => (right, of_chain[chain]) = (right + 1, of_chain[chain] + 1),
+            None if !sample.is_whole => cut += 1,
+            None => wrong.push(&sample.functions),
+        }
+    }
+    println!("{} {tier}: {right} right, {cut} cut, {} wrong, {of_chain:?}", node.version, wrong.len());
+    assert!(wrong.is_empty(), "{} {tier}: {} wrong: {:?}", node.version, wrong.len(), wrong[0]);
+    assert!(right > 2000 && cut * 200 <= right, "{} {tier}: {right} right, {cut} cut", node.version);
+    assert!(of_chain.iter().skip(1).all(|samples| *samples > 50), "{} {tier}: {of_chain:?}", node.version);
+}
+
+#[test]
+fn stacks_are_those_that_the_program_tells() {
+    let _alone = alone();
+    for node in nodes() {
+        for (tier, flags) in tiers(node.major()) {
+            check_stacks(&node, tier, &flags);
+        }
+    }
+}
+
+/// Functions that come and go keep their names: closures share what V8 knows of them. Code that is made anew each time may be gone.
+#[test]
+fn closures_that_come_and_go_have_names() {
+    const CLOSURES: &str = "
+        function work(count) { let sum = 0; for (let i = 0; i < count; i++) sum += i; return sum; }
+        function make(count) { const closure = () => work(count); return closure; }
+        const end = Date.now() + 3000;
+        while (Date.now() < end) { const all = []; for (let i = 0; i < 200; i++) all.push(make(i)()); globalThis.kept = all; }
+    ";
+    let _alone = alone();
+    let place = tempfile::tempdir().unwrap();
+    let program = place.path().join("closures.js");
+    std::fs::write(&program, CLOSURES).unwrap();
+    for node in nodes() {
+        let samples = sampled(&mut node.starts(&[], &program, &[]), 997);
+        let all: usize = samples.iter().map(|sample| sample.functions.len()).sum();
+        let is_gone = |(name, ..): &&Function| name.contains("is gone") || name.contains("not read");
+        let gone = samples.iter().flat_map(|sample| &sample.functions).filter(is_gone).count();
+        println!("{}: {gone} of {all} functions are gone", node.version);
+        assert!(all > 5000 && gone * 200 <= all, "{}: {gone} of {all} functions are gone", node.version);
+    }
+}
