@@ -11,7 +11,7 @@
 #     listing       code of x86_64 and arm64, source text, mangled names
 #     texts         folded stacks, the configuration
 #     profiles      files of profiles of all formats
-#     interpreters  Python's objects in a process's memory, records of its functions
+#     interpreters  objects of Python and V8 in a process's memory, records of its functions
 #
 # libFuzzer (in the crate libfuzzer-sys) needs a C++ compiler, and the instrumentation that LLVM's "sancov" pass puts into
 # code. The fuzzed code has no unsafe code, so the possible findings are panics, overflows, and too much time or memory. Some seeds are

@@ -202,3 +202,41 @@ fn closures_that_come_and_go_have_names() {
         assert!(all > 5000 && gone * 200 <= all, "{}: {gone} of {all} functions are gone", node.version);
     }
 }
+
+/// Each worker has an isolate of its own, and a script of another context another global object.
+#[test]
+fn workers_and_contexts_have_their_functions() {
+    const WORKERS: &str = "
+        const { Worker, isMainThread } = require('worker_threads');
+        const vm = require('vm');
+        function spin(ms) { const end = Date.now() + ms; let turns = 0; while (Date.now() < end) turns++; return turns; }
+        function inWorker() { return spin(3000) + 1; }
+        if (isMainThread) {
+            new Worker(__filename);
+            new Worker(__filename);
+            vm.runInNewContext('function inContext(spin) { return spin(3000) + 1; } inContext(spin);', { spin }, '/the/context.js');
+        } else {
+            inWorker();
+        }
+    ";
+    let _alone = alone();
+    let place = tempfile::tempdir().unwrap();
+    let program = place.path().join("workers.js");
+    std::fs::write(&program, WORKERS).unwrap();
+    for node in nodes() {
+        let samples = sampled(&mut node.starts(&[], &program, &[]), 499);
+        let (mut of_worker, mut of_context, mut others) = (0, 0, Vec::new());
+        for sample in samples.iter().filter(|sample| sample.is_whole && sample.functions.iter().any(|(name, ..)| name == "spin"))
+        {
+            let file_of = |name: &str| sample.functions.iter().find(|(known, ..)| known == name).map(|(_, file, _)| &**file);
+            match (file_of("inWorker"), file_of("inContext")) {
+                (Some(file), None) if file == program.to_str().unwrap() => of_worker += 1,
+                (None, Some("/the/context.js")) => of_context += 1,
+                _ => others.push(&sample.functions),
+            }
+        }
+        println!("{}: {of_worker} in workers, {of_context} in another context", node.version);
+        assert!(others.is_empty(), "{}: {:?}", node.version, others[0]);
+        assert!(of_worker > 300 && of_context > 100, "{}: {of_worker} in workers, {of_context} in another context", node.version);
+    }
+}

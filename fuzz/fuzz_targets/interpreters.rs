@@ -1,4 +1,4 @@
-//! Reads Python's objects in the memory of a hostile process, or a record of the functions in a sample. It must not panic or overflow;
+//! Reads objects of Python or V8 in the memory of a hostile process, or a record of the functions in a sample. It must not panic or overflow;
 //! names, frames and allocations must be bounded. The first byte chooses the version, or the record
 //! (`flametop::collector::fuzzing::script`).
 #![no_main]
@@ -9,13 +9,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use flametop::runtimes::{Memory, RuntimeBytes};
 use flametop::runtimes::python::{Clues, Code, Layout, LeadsTo, MAX_FILE, MAX_NAME, StateSlot, Version, chain, find_slot, threads};
+use flametop::runtimes::v8;
 use libfuzzer_sys::fuzz_target;
 
 /// Minor versions that the first byte chooses from: all known versions.
 const MINORS: std::ops::RangeInclusive<u8> = 7..=15;
 /// The first byte of a record of functions. Versions have smaller first bytes.
 const SCRIPT: u8 = 9;
-const KINDS: u8 = SCRIPT + 1;
+/// The first byte of V8's objects.
+const V8: u8 = 10;
+const KINDS: u8 = V8 + 1;
 /// Frames of a walk: slightly more than BPF walks (`MAX_SCRIPT_FRAMES`, 4,096).
 const MAX_FRAMES: usize = 4_200;
 /// Code objects that are read. A code object has up to 16 KiB of line table and 6 KiB of names.
@@ -107,12 +110,36 @@ fuzz_target!(|bytes: &[u8]| {
                 panic!("{broken}");
             }
         }
+        Some((kind, bytes)) if kind % KINDS == V8 => javascript(bytes),
         Some((kind, bytes)) => python(MINORS.start() + kind % KINDS, bytes),
         None => {}
     }
     let allocated = ALLOCATED.load(Ordering::Relaxed);
     assert!(allocated <= MAX_ALLOCATED, "{allocated} bytes were allocated");
 });
+
+/// Reads functions of V8. The input begins with the numbers of V8's symbols, and goes on as for Python.
+fn javascript(input: &[u8]) {
+    let Some((numbers, input)) = input.split_first_chunk::<{ 2 * v8::Layout::SYMBOLS.len() }>() else { return };
+    let Some((&[flags, base @ ..], bytes)) = input.split_first_chunk::<9>() else { return };
+    let number = |name: &str| {
+        let at = 2 * v8::Layout::SYMBOLS.iter().position(|symbol| *symbol == name)?;
+        numbers.get(at..)?.first_chunk().map(|number| i32::from(u16::from_le_bytes(*number)))
+    };
+    let Some(layout) = v8::Layout::of(number).filter(|_| !bytes.is_empty()) else { return };
+    let memory = Image { leads_inside: flags & 1 == 1, base: u64::from_le_bytes(base) & !3, bytes };
+    layout.add_to(&mut [0; size_of::<RuntimeBytes>()]);
+    let mut sources = v8::Sources::default();
+    let mut reader = v8::Reader::new(&memory, &layout, &mut sources);
+    for object in (0..bytes.len() as u64).step_by(8).take(MAX_CODES) {
+        let shared = memory.base.wrapping_add(object) | 1;
+        v8::Function::check(&memory, &layout, shared);
+        let Some(function) = reader.function(shared) else { continue };
+        assert!(function.name.chars().count() <= v8::MAX_NAME as usize && function.file.chars().count() <= v8::MAX_FILE as usize);
+        assert!(function.size() <= 1 << 18);
+        function.lines.line(layout.place_of(object as u32));
+    }
+}
 
 fn python(minor: u8, input: &[u8]) {
     let Some((&[flags, base @ .., r0, r1, t0, t1, s0, s1, g0, g1], bytes)) = input.split_first_chunk::<17>() else { return };

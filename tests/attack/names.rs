@@ -127,3 +127,27 @@ fn a_false_interpreter_takes_no_name_and_no_cpu_from_others() {
     let cost = said.lines().find_map(|line| line.strip_prefix("cost: ")?.split_once(" s of CPU")?.0.parse::<f64>().ok());
     assert!(cost.is_some_and(|seconds| seconds < 2.0), "{cost:?} s of CPU in nine seconds");
 }
+
+/// A program that pretends to contain V8 has endlessly many functions, in endless sources, and different ones at each look.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_false_engine_takes_no_name_and_no_cpu_from_others() {
+    let _alone = alone();
+    let lair = Lair::new();
+    let engine = lair.copy(&attacker("engine.c", &["-rdynamic"]).path, "engine");
+    let recording = Recording::start(&RECORD);
+    std::thread::sleep(Duration::from_millis(500));
+    let _attack = lair.run(&engine, &["30"]);
+    std::thread::sleep(Duration::from_secs(5));
+    let witness = Witness::start_unseen("after_engine");
+    let (lines, said) = recording.end(Duration::from_secs(9));
+    drop(witness);
+    println!("{said}");
+    assert_named("after_engine", &lines);
+    // It was taken for V8, and what it shows is bounded.
+    let functions = |line: &Line| line.frames.iter().filter(|frame| frame.ends_with("_[s]")).count();
+    let most = lines.iter().map(functions).max().unwrap_or(0);
+    assert!((1..=2048).contains(&most), "{most} functions");
+    let cost = said.lines().find_map(|line| line.strip_prefix("cost: ")?.split_once(" s of CPU")?.0.parse::<f64>().ok());
+    assert!(cost.is_some_and(|seconds| seconds < 2.0), "{cost:?} s of CPU in nine seconds");
+}

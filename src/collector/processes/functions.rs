@@ -1,9 +1,10 @@
 //! Functions of the languages that flametop knows, and reading them from the memory of a process.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::interpreter::{self, CodeKey};
 use super::v8_memory;
+use crate::locks::lock;
 use crate::runtimes::python::{self, Layout};
 use crate::runtimes::v8;
 
@@ -13,8 +14,20 @@ pub(crate) enum Runtime {
     /// CPython.
     Python(Box<Layout>),
     /// V8.
-    JavaScript(Arc<v8::Layout>),
+    JavaScript(Arc<v8::Layout>, SourcesOfProcess),
 }
+
+/// What is known of the sources of a process's scripts. A worker reads them.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct SourcesOfProcess(Arc<Mutex<v8::Sources>>);
+
+impl PartialEq for SourcesOfProcess {
+    fn eq(&self, other: &SourcesOfProcess) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for SourcesOfProcess {}
 
 /// A function that was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,8 +69,8 @@ pub(super) fn read(tgid: u32, runtime: &Runtime, wanted: &[CodeKey]) -> Vec<(Cod
             let read = interpreter::functions(tgid, layout, wanted).into_iter();
             read.map(|(key, code)| (key, code.map(Code::Python))).collect()
         }
-        Runtime::JavaScript(layout) => {
-            let read = v8_memory::functions(tgid, layout, wanted).into_iter();
+        Runtime::JavaScript(layout, SourcesOfProcess(sources)) => {
+            let read = v8_memory::functions(tgid, layout, &mut lock(sources), wanted).into_iter();
             read.map(|(key, function)| (key, function.map(Code::JavaScript))).collect()
         }
     }

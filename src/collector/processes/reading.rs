@@ -177,7 +177,7 @@ impl ProcessTable {
     pub(crate) fn apply_answer(&mut self, answer: Answer) {
         let Answer { question: Question { tgid, life, what, user }, found, time, cpu } = answer;
         // The lines of a script are read with its first function, and a script may have 16 MB.
-        let has_sources = matches!(what, What::Functions(Runtime::JavaScript(_), _));
+        let has_sources = matches!(what, What::Functions(Runtime::JavaScript(..), _));
         if user != UserId(0) && (cpu >= PROMPT || has_sources) {
             self.reads.charge(user, (cpu.as_micros() / CPU_OF_A_READ.as_micros()) as usize, time);
         }

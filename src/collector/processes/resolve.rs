@@ -7,7 +7,10 @@ use crate::collector::processes::mapped_build_id::MappedFile;
 use std::ops::Range;
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use super::functions::Runtime;
+use super::interpreter::CodeKey;
 use super::mappings::{BuildIdOf, FileIndex, Files, Mapping};
 use super::moved::file_range;
 use super::reader::{Question, What};
@@ -102,6 +105,7 @@ impl ProcessTable {
                 end: user_end,
                 ended: false,
                 has_unread: false,
+                not_read: None,
             };
             let whole = match script {
                 Some(script) => user.functions_and_frames(record, script),
@@ -171,8 +175,10 @@ struct UserPart<'a> {
     end: UserEnd,
     /// Whether the last frame is no code, so that the addresses after it are no callers.
     ended: bool,
-    /// Whether functions of an interpreter were not read.
+    /// Whether functions of a runtime were not read.
     has_unread: bool,
+    /// The frame of functions of JavaScript that were not read.
+    not_read: Option<FrameId>,
 }
 
 impl UserPart<'_> {
@@ -267,7 +273,12 @@ impl UserPart<'_> {
             FunctionFrame::Shown(frame) => self.frames.push(frame),
             FunctionFrame::Hidden => {}
             FunctionFrame::NotRead => {
-                self.frames.push(scripts::not_read(place.names, Language::JavaScript));
+                let names = place.names;
+                let frame = *self.not_read.get_or_insert_with(|| scripts::not_read(names, Language::JavaScript));
+                // They have one frame together.
+                if self.frames.last() != Some(&frame) {
+                    self.frames.push(frame);
+                }
                 self.has_unread = true;
             }
         }
@@ -311,31 +322,43 @@ fn knows_functions(
     questions: &mut Vec<Question>,
     reads: &mut FunctionReads,
 ) -> bool {
-    // One question at a time. Its answer brings this sample back here.
-    if !state.scripts.asked.is_empty() {
+    let scripts = &mut state.scripts;
+    let is_new = |function: &ScriptFrame| !scripts.places.contains_key(function);
+    let key = |function: ScriptFrame| Some((function.code, function.check)).filter(|key| !scripts.functions.contains(key));
+    let of_chains = || script.functions().filter(is_new).filter_map(key);
+    let in_frames = || script.in_frames().map(|(_, function)| function).filter(is_new).filter_map(key);
+    // One question at a time. Its answer brings this sample back here. The next question is about the functions of all samples that wait.
+    if !scripts.asked.is_empty() {
+        let room = |next: &FxHashSet<CodeKey>| MAX_ASKED.saturating_sub(next.len());
+        let [python, javascript] = [
+            of_chains().take(room(&scripts.next_asked[0])).collect::<Vec<_>>(),
+            in_frames().take(room(&scripts.next_asked[1])).collect(),
+        ];
+        scripts.next_asked[0].extend(python);
+        scripts.next_asked[1].extend(javascript);
         return false;
     }
     // Unknown functions stay unread. A hostile program has new ones in each sample.
     if reads.is_used_up(owner.user, now) {
         return true;
     }
-    let (known, places) = (&state.scripts.functions, &state.scripts.places);
-    let is_new = |function: &ScriptFrame| !places.contains_key(function);
-    let key = |function: ScriptFrame| Some((function.code, function.check)).filter(|key| !known.contains(key));
-    let (layout, engine) = (state.scripts.layout, state.scripts.engine.as_ref());
+    let (has_python, has_javascript) = (of_chains().next().is_some(), in_frames().next().is_some());
+    let known = &scripts.functions;
+    let of_all = |next: &mut FxHashSet<CodeKey>| next.drain().filter(|key| !known.contains(key)).collect::<Vec<_>>();
     // Functions of one runtime at a time.
-    let mut unknown: Vec<_> = script.functions().filter(is_new).filter_map(key).collect();
-    let runtime = match (layout, engine) {
-        (Some(layout), _) if !unknown.is_empty() => Runtime::Python(Box::new(layout)),
-        (_, Some((engine, _))) => {
-            unknown = script.in_frames().map(|(_, function)| function).filter(is_new).filter_map(key).collect();
-            Runtime::JavaScript(Arc::clone(engine))
+    let (runtime, mut unknown) = match (scripts.layout, scripts.engine.as_ref()) {
+        (Some(layout), _) if has_python => {
+            let mut unknown: Vec<_> = of_chains().collect();
+            unknown.extend(of_all(&mut scripts.next_asked[0]));
+            (Runtime::Python(Box::new(layout)), unknown)
+        }
+        (_, Some((engine, _))) if has_javascript => {
+            let mut unknown: Vec<_> = in_frames().collect();
+            unknown.extend(of_all(&mut scripts.next_asked[1]));
+            (Runtime::JavaScript(Arc::clone(engine), scripts.sources.clone()), unknown)
         }
         _ => return true,
     };
-    if unknown.is_empty() {
-        return true;
-    }
     unknown.sort_unstable();
     unknown.dedup();
     unknown.truncate(MAX_ASKED);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::functions::Code;
+use super::functions::{Code, SourcesOfProcess};
 use super::interpreter::CodeKey;
 use super::kernel_entries::KernelEntries;
 use crate::collector::wire::script::{Script, ScriptEnd, ScriptFrame};
@@ -177,6 +177,8 @@ pub(crate) struct Scripts {
     pub(super) runtime: Option<RuntimeBytes>,
     /// Where fields are in V8's objects, if the process has V8, and the path of V8's file.
     pub(super) engine: Option<(Arc<v8::Layout>, Arc<str>)>,
+    /// The lines of its scripts.
+    pub(super) sources: SourcesOfProcess,
     /// Whether a file that it maps may contain V8, and was not read.
     pub(super) looks_for_engine: bool,
     /// Its functions. Copies of the process share them until one copy adds a function.
@@ -188,6 +190,8 @@ pub(crate) struct Scripts {
     pub(super) serving: FxHashMap<FrameId, FrameId>,
     /// Functions in the question that is not answered yet.
     pub(super) asked: FxHashSet<CodeKey>,
+    /// Functions for the next question, of Python and of JavaScript.
+    pub(super) next_asked: [FxHashSet<CodeKey>; 2],
     /// Readings so far, whether one is under way, and when the next one is due. `u64::MAX`: not before a file is mapped.
     pub(super) readings: u32,
     pub(super) is_reading: bool,

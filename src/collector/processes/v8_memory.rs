@@ -4,7 +4,7 @@ use super::interpreter::{CodeKey, MappedImage, MappedPart};
 use super::process_memory::ProcessMemory;
 use crate::profile::{Tgid, UserId};
 use crate::runtimes::Memory;
-use crate::runtimes::v8::{Function, Layout, Reader};
+use crate::runtimes::v8::{Function, Layout, Reader, Sources};
 
 /// Reads the numbers that a mapped file's symbols lead to. Returns `None` if it does not contain V8. May wait for the file.
 pub(super) fn of_file(user: UserId, tgid: Tgid, part: &MappedPart) -> Option<Layout> {
@@ -21,9 +21,14 @@ pub(super) fn of_file(user: UserId, tgid: Tgid, part: &MappedPart) -> Option<Lay
 }
 
 /// Reads functions of a process. A function is `None` if it is gone, or if another one is in its place by now.
-pub(super) fn functions(tgid: u32, layout: &Layout, wanted: &[CodeKey]) -> Vec<(CodeKey, Option<Function>)> {
+pub(super) fn functions(
+    tgid: u32,
+    layout: &Layout,
+    sources: &mut Sources,
+    wanted: &[CodeKey],
+) -> Vec<(CodeKey, Option<Function>)> {
     let Some(memory) = ProcessMemory::open(tgid) else { return Vec::new() };
-    let mut reader = Reader::new(&memory, layout);
+    let mut reader = Reader::new(&memory, layout, sources);
     let read = |&(shared, check): &CodeKey| {
         let is_it = || Function::check(&memory, layout, shared) == Some(check);
         let function = if is_it() { reader.function(shared) } else { None };

@@ -2,17 +2,16 @@
 
 use super::heap::{Heap, address, smi};
 use super::layout::Layout;
-use super::lines::{Ends, Lines};
+use super::lines::Lines;
+use super::source::Sources;
 use crate::runtimes::Memory;
 
 /// Characters of a function's name that are read. The rest is cut off.
 pub const MAX_NAME: u32 = 512;
 /// Characters of a file's name that are read. The rest is cut off.
 pub const MAX_FILE: u32 = 1024;
-/// Bytes of the sources of all scripts that one reader reads. The largest bundles have some 10 MB.
+/// Bytes of sources whose lines one reader counts. The largest bundles have some 10 MB.
 const MAX_SOURCES: u64 = 16 << 20;
-/// Scripts whose lines one reader keeps.
-const MAX_SCRIPTS: usize = 64;
 /// Words of a ScopeInfo after its variables that are searched for name, begin and end.
 const WORDS_AFTER_VARIABLES: usize = 12;
 /// Most variables of a ScopeInfo. A function with more has no name here.
@@ -54,11 +53,12 @@ impl Function {
     }
 }
 
-/// Reads functions of one process. Functions of one script share its lines.
+/// Reads functions of one process.
 pub struct Reader<'a, M> {
     heap: Heap<'a, M>,
-    scripts: Vec<(u64, Ends)>,
-    sources: u64,
+    sources: &'a mut Sources,
+    /// Bytes of sources that may still be read to count their lines.
+    left: u64,
 }
 
 /// What a ScopeInfo tells of its function.
@@ -69,14 +69,9 @@ struct Scope {
 }
 
 impl<'a, M: Memory> Reader<'a, M> {
-    /// Returns a reader of this memory.
-    pub fn new(memory: &'a M, layout: &'a Layout) -> Reader<'a, M> {
-        Reader { heap: Heap { memory, layout }, scripts: Vec::new(), sources: 0 }
-    }
-
-    /// Returns the bytes of sources that were read.
-    pub fn sources(&self) -> u64 {
-        self.sources
+    /// Returns a reader of this memory. `sources` has what is known of the scripts of the same process.
+    pub fn new(memory: &'a M, layout: &'a Layout, sources: &'a mut Sources) -> Reader<'a, M> {
+        Reader { heap: Heap { memory, layout }, sources, left: MAX_SOURCES }
     }
 
     /// Reads the function of a SharedFunctionInfo. Returns `None` if it cannot be read, or if something else is there.
@@ -104,9 +99,9 @@ impl<'a, M: Memory> Reader<'a, M> {
         let positions = self.positions(shared);
         let (mut first_line, mut lines) = (0, Lines::default());
         let heap = self.heap;
-        if let Some(ends) = self.ends(script) {
-            first_line = scope.begin.map_or(0, |begin| ends.line_of(begin));
-            lines = positions.map(|table| Lines::read(&heap, table, ends)).unwrap_or_default();
+        if let Some(mut source) = self.sources.of(heap, script, &mut self.left) {
+            first_line = scope.begin.and_then(|begin| source.line_of(begin)).unwrap_or(0);
+            lines = positions.map(|table| Lines::read(&heap, table, &mut source)).unwrap_or_default();
         }
         Some(Function { name, file, first_line, lines, is_builtin: false })
     }
@@ -155,24 +150,6 @@ impl<'a, M: Memory> Reader<'a, M> {
             }
         }
         None
-    }
-
-    /// Returns the ends of a script's lines.
-    fn ends(&mut self, script: u64) -> Option<&Ends> {
-        let known = self.scripts.iter().position(|(known, _)| *known == script);
-        let at = match known {
-            Some(at) => at,
-            None => {
-                let (ends, read) = Ends::read(&self.heap, script, MAX_SOURCES.saturating_sub(self.sources))?;
-                self.sources = self.sources.saturating_add(read);
-                if self.scripts.len() >= MAX_SCRIPTS {
-                    self.scripts.clear();
-                }
-                self.scripts.push((script, ends));
-                self.scripts.len() - 1
-            }
-        };
-        self.scripts.get(at).map(|(_, ends)| ends)
     }
 }
 

@@ -34,6 +34,13 @@ pub(super) struct Flat {
     pub(super) is_one_byte: bool,
 }
 
+impl Flat {
+    /// Returns the bytes of a character.
+    pub(super) fn width(self) -> u64 {
+        if self.is_one_byte { 1 } else { 2 }
+    }
+}
+
 /// Returns the number in a word, if it is a small integer.
 pub(super) fn smi(word: u64) -> Option<i32> {
     (word & 0xffff_ffff == 0).then_some((word >> 32) as u32 as i32)

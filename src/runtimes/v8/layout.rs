@@ -34,13 +34,11 @@ pub struct Layout {
     pub(super) type_bytecode: u16,
     pub(super) type_interpreter_data: u16,
     pub(super) type_code: u16,
-    pub(super) type_fixed_array: u16,
     /// Strings have smaller types.
     pub(super) first_nonstring: u16,
     /// In a Script.
     pub(super) script_name: u64,
     pub(super) script_source: u64,
-    pub(super) script_line_ends: u64,
     /// In a ScopeInfo: the index of the first word after the counts. If it is 5, the function's begin and end come before it.
     pub(super) scope_first: u64,
     /// In a BytecodeArray: its first instruction.
@@ -55,7 +53,7 @@ pub struct Layout {
 
 impl Layout {
     /// The names of the symbols that [`Layout::of`] asks for.
-    pub const SYMBOLS: [&str; 25] = [
+    pub const SYMBOLS: [&str; 23] = [
         "_ZN2v88internal7Version6major_E",
         "_ZN2v88internal7Version6minor_E",
         "_ZN2v88internal7Version6build_E",
@@ -74,11 +72,9 @@ impl Layout {
         "v8dbg_type_BytecodeArray__BYTECODE_ARRAY_TYPE",
         "v8dbg_type_InterpreterData__INTERPRETER_DATA_TYPE",
         "v8dbg_type_Code__CODE_TYPE",
-        "v8dbg_type_FixedArray__FIXED_ARRAY_TYPE",
         "v8dbg_FirstNonstringType",
         "v8dbg_class_Script__name__Object",
         "v8dbg_class_Script__source__Object",
-        "v8dbg_class_Script__line_ends__Object",
         "v8dbg_scopeinfo_idx_first_vars",
         "v8dbg_class_BytecodeArray__data__uintptr_t",
     ];
@@ -115,12 +111,10 @@ impl Layout {
             type_bytecode: number("type_BytecodeArray__BYTECODE_ARRAY_TYPE")?,
             type_interpreter_data: number("type_InterpreterData__INTERPRETER_DATA_TYPE")?,
             type_code: number("type_Code__CODE_TYPE")?,
-            type_fixed_array: number("type_FixedArray__FIXED_ARRAY_TYPE")?,
             first_nonstring: number("FirstNonstringType")?,
             script_name: offset(&["Script__name__Object"])?,
             // Not exported by 9.4, which has it at 8 like all others.
             script_source: offset(&["Script__source__Object"]).unwrap_or(8),
-            script_line_ends: offset(&["Script__line_ends__Object"])?,
             scope_first: u64::from(number("scopeinfo_idx_first_vars")?),
             // Not exported by 9.4.
             bytecode_first: offset(&["BytecodeArray__data__uintptr_t"]).unwrap_or(54),

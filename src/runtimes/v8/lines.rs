@@ -1,12 +1,11 @@
-//! Lines: the ends of a script's lines, and the positions of instructions.
+//! Lines of instructions.
 
-use super::heap::{Flat, Heap, smi};
+use super::heap::{Heap, address, smi};
+use super::source::Source;
 use crate::runtimes::Memory;
 
 /// Bytes of a table of positions that are read: some 5,000 entries. Later instructions of a longer function have the line of the last entry.
 const MAX_POSITIONS: u64 = 16 << 10;
-/// Most lines of a script whose ends V8 has listed.
-const MAX_LINES: u64 = 1 << 20;
 /// Offsets in an array: its length, and its first element.
 const LENGTH: u64 = 8;
 const ELEMENTS: u64 = 16;
@@ -27,80 +26,21 @@ impl Lines {
         size_of::<Lines>() + size_of_val(&*self.0)
     }
 
-    /// Reads a function's table of positions. `ends` has the ends of the script's lines.
-    pub(super) fn read<M: Memory>(heap: &Heap<'_, M>, table: u64, ends: &Ends) -> Lines {
+    /// Reads a function's table of positions in its source.
+    pub(super) fn read<M: Memory>(heap: &Heap<'_, M>, table: u64, source: &mut Source<'_, M>) -> Lines {
         let read = || {
             let length = u64::try_from(smi(heap.field(table, LENGTH)?)?).ok()?.min(MAX_POSITIONS);
-            heap.memory.bytes(super::heap::address(table)?.checked_add(ELEMENTS)?, length, MAX_POSITIONS)
+            heap.memory.bytes(address(table)?.checked_add(ELEMENTS)?, length, MAX_POSITIONS)
         };
         let mut lines: Vec<(i32, u32)> = Vec::new();
         for (place, position) in positions(&read().unwrap_or_default(), heap.layout.positions_have_flags) {
-            let line = ends.line_of(position);
+            let Some(line) = source.line_of(position) else { break };
             if lines.last().is_none_or(|(_, before)| *before != line) {
                 lines.push((place, line));
             }
         }
         Lines(lines.into())
     }
-}
-
-/// The ends of a script's lines, as positions in it, and the number of its first line.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Ends {
-    ends: Vec<u32>,
-    first: u32,
-}
-
-impl Ends {
-    /// Returns the line of a position.
-    pub(super) fn line_of(&self, position: u32) -> u32 {
-        let line = self.ends.partition_point(|end| *end < position);
-        self.first.saturating_add(u32::try_from(line).unwrap_or(u32::MAX))
-    }
-
-    /// Reads the ends that V8 has listed, or finds them in the source, of which at most `limit` bytes are read. Returns them with the number of
-    /// bytes that were read. `None`: the script is longer, or it has no text.
-    pub(super) fn read<M: Memory>(heap: &Heap<'_, M>, script: u64, limit: u64) -> Option<(Ends, u64)> {
-        /// In a Script: the number of lines before it in its file. Next to the name in all versions.
-        const LINE_OFFSET: u64 = 24;
-        let before = heap.field(script, LINE_OFFSET).and_then(smi).and_then(|before| u32::try_from(before).ok()).unwrap_or(0);
-        let first = before.saturating_add(1);
-        let listed = heap.field(script, heap.layout.script_line_ends)?;
-        if heap.type_of(listed) == Some(heap.layout.type_fixed_array) {
-            let count = u64::try_from(smi(heap.field(listed, LENGTH)?)?).ok()?;
-            let bytes =
-                heap.memory.bytes(super::heap::address(listed)?.checked_add(ELEMENTS)?, count.checked_mul(8)?, 8 * MAX_LINES)?;
-            let ends =
-                bytes.as_chunks().0.iter().map(|word| smi(u64::from_le_bytes(*word)).and_then(|end| u32::try_from(end).ok()));
-            return Some((Ends { ends: ends.collect::<Option<_>>()?, first }, bytes.len() as u64));
-        }
-        let source = heap.flat(heap.field(script, heap.layout.script_source)?)?;
-        let Flat { address, length, is_one_byte } = source;
-        let size = u64::from(length) * if is_one_byte { 1 } else { 2 };
-        let bytes = heap.memory.bytes(address, size, limit)?;
-        let ends = match is_one_byte {
-            true => ends_of(bytes.iter().map(|byte| u16::from(*byte))),
-            false => ends_of(bytes.as_chunks().0.iter().map(|unit| u16::from_le_bytes(*unit))),
-        };
-        Some((Ends { ends, first }, size))
-    }
-}
-
-/// Returns the positions of characters that end a line. Of `\r\n`, the second one does.
-fn ends_of(characters: impl Iterator<Item = u16>) -> Vec<u32> {
-    let mut characters = characters.enumerate().peekable();
-    let mut ends = Vec::new();
-    while let Some((at, character)) = characters.next() {
-        let is_end = match character {
-            0x0a | 0x2028 | 0x2029 => true,
-            0x0d => characters.peek().is_none_or(|(_, next)| *next != 0x0a),
-            _ => false,
-        };
-        if is_end {
-            ends.push(u32::try_from(at).unwrap_or(u32::MAX));
-        }
-    }
-    ends
 }
 
 /// Reads a table of positions: of each entry, the place of an instruction and a position in the script.
@@ -139,15 +79,6 @@ fn positions(table: &[u8], has_flags: bool) -> impl Iterator<Item = (i32, u32)> 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_end_at_all_line_terminators() {
-        let text: Vec<u16> = "a\nb\r\nc\rd\u{2028}e".encode_utf16().collect();
-        let ends = Ends { ends: ends_of(text.into_iter()), first: 1 };
-        assert_eq!(ends.ends, [1, 4, 6, 8]);
-        let lines: Vec<u32> = (0..=9).map(|position| ends.line_of(position)).collect();
-        assert_eq!(lines, [1, 1, 2, 2, 2, 3, 3, 4, 4, 5]);
-    }
 
     /// The table of a function in Node.js 24 and in Node.js 26: `function inner(rounds) { const local = { rounds }; return leaf(local.rounds) + 1; }`
     /// from position 106 of its script on.

@@ -21,10 +21,12 @@ mod function;
 mod heap;
 mod layout;
 mod lines;
+mod source;
 
 pub use function::{Function, MAX_FILE, MAX_NAME, Reader};
 pub use layout::{Layout, Version};
 pub use lines::Lines;
+pub use source::Sources;
 
 #[cfg(test)]
 mod tests {
@@ -76,7 +78,8 @@ mod tests {
         let mut read = 0;
         for seed in 0..20_000 {
             let (memory, layout) = (Nonsense(seed), layout(9 + (seed % 6) as i32));
-            let mut reader = Reader::new(&memory, &layout);
+            let mut sources = Sources::default();
+            let mut reader = Reader::new(&memory, &layout, &mut sources);
             for object in 0..8 {
                 Function::check(&memory, &layout, object * 64 + 1);
                 if let Some(function) = reader.function(object * 64 + 1) {
