@@ -231,7 +231,7 @@ impl Scripts {
         }
     }
 
-    /// Returns the line of an instruction of a function, as BPF found it.
+    /// Returns the line of an instruction of a function, as BPF found it. Of compiled JavaScript, only the line where the function begins is known.
     pub(super) fn line_of(&self, code: &Code, instruction: u32) -> Option<u32> {
         match code {
             Code::Python(code) => code.lines.line(self.layout?.place_of(instruction)),
