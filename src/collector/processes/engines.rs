@@ -5,17 +5,15 @@
 //!                                                   └─► yes ─► struct runtime into the map `runtimes`     BPF finds functions from now on
 //! ```
 //!
-//! A file is recognised by its symbols, whatever its name. They are read once for each file. Processes that map a known file wait for
-//! nothing.
-
-use std::sync::Arc;
+//! A file is recognised by its symbols, whatever its name. They are read once for each file and user. Processes that map a known file wait for
+//! nothing. If the file cannot be read, because its process is gone, the next process asks again.
 
 use super::interpreter::MappedPart;
 use super::mapped_build_id::MappedFile;
 use super::mappings::Engine;
 use super::reader::{Question, What};
 use super::scripts::READS_OF_AN_INTERPRETER;
-use super::state::Known;
+use super::state::{Known, UNKNOWN_USER};
 use super::table::ProcessTable;
 use crate::collector::wire::perf_records::Identity;
 use crate::profile::UserId;
@@ -23,15 +21,18 @@ use crate::profile::UserId;
 impl ProcessTable {
     /// Finds out whether a process has V8, once for all its mappings.
     pub(super) fn want_engine(&mut self, tgid: u32, now: u64) {
-        let Some(state) = self.states.get_mut(&tgid).filter(|state| state.known == Known::Yes && state.scripts.looks_for_engine)
+        let Some(state) = self
+            .states
+            .get_mut(&tgid)
+            .filter(|state| state.known == Known::Yes && state.scripts.looks_for_engine && state.user != UNKNOWN_USER)
         else {
             return;
         };
         let (mut found, mut waits) = (None, false);
         for mapping in state.mappings.iter().filter(|mapping| mapping.may_hold_engine()) {
             let Some(file) = self.files.get_mut(mapping.file) else { continue };
-            match (&file.engine, file.identity) {
-                (Engine::V8(layout), _) => found = Some((Arc::clone(layout), file.path.clone())),
+            match (file.engine(state.user), file.identity) {
+                (Engine::V8(layout), _) => found = Some((layout, file.path.clone())),
                 (Engine::None, _) => {}
                 (Engine::Asked, _) => waits = true,
                 (Engine::Unknown, identity) => {
@@ -42,7 +43,7 @@ impl ProcessTable {
                     if !is_allowed {
                         continue;
                     }
-                    file.engine = Engine::Asked;
+                    file.set_engine(state.user, Engine::Asked);
                     let inode = match identity {
                         Identity::Inode(inode) => Some(inode),
                         Identity::BuildId(_) => None,

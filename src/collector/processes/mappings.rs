@@ -44,13 +44,26 @@ pub(crate) struct File {
     pub(crate) objects: ObjectsOfFile,
     /// Its build id, if the kernel reported only device and inode.
     pub(crate) build_id: BuildIdOf,
-    /// Whether it contains V8.
-    pub(crate) engine: Engine,
+    /// Whether it contains V8, as processes of each user show. A user can change the memory of his processes, and mount another file with the same
+    /// path and build id.
+    engines: FxHashMap<UserId, Engine>,
     /// The user who is charged for it.
     user: UserId,
 }
 
 impl File {
+    /// Whether it contains V8, as processes of a user show.
+    pub(super) fn engine(&self, user: UserId) -> Engine {
+        self.engines.get(&user).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn set_engine(&mut self, user: UserId, engine: Engine) {
+        if self.engines.len() >= MAX_ENGINES {
+            self.engines.retain(|user, _| *user == UserId(0));
+        }
+        self.engines.insert(user, engine);
+    }
+
     fn cost(&self) -> usize {
         cost_of(&self.path)
     }
@@ -67,13 +80,15 @@ impl File {
     }
 }
 
+/// Most users for whom a file is known to contain V8, or not.
+const MAX_ENGINES: usize = 64;
 /// Least bytes of code that are mapped of a file with V8. Node.js has 27 MB of code, and about half of it is V8's.
 const LEAST_CODE: u64 = 8 << 20;
 
 /// Whether a file contains V8.
 #[derive(Clone, Default, Debug)]
 pub(crate) enum Engine {
-    /// It was not read.
+    /// It was not read, or could not be read.
     #[default]
     Unknown,
     /// A worker reads it.
@@ -222,7 +237,7 @@ impl Files {
         self.bytes += cost;
         *self.of_user.entry(user).or_default() += cost;
         let (objects, build_id) = (ObjectsOfFile::default(), BuildIdOf::Unknown);
-        let file = File { path, identity, objects, build_id, engine: Engine::Unknown, user };
+        let file = File { path, identity, objects, build_id, engines: FxHashMap::default(), user };
         let index = match (self.free.pop(), slot) {
             (Some(index), _) => {
                 self.slot(index).into_iter().for_each(|slot| *slot = Some(file.clone()));
@@ -314,10 +329,10 @@ impl Files {
         );
     }
 
-    /// Sets whether a file contains V8. The number may be that of another file by now.
-    pub(crate) fn told_engine(&mut self, index: FileIndex, path: &Arc<str>, engine: Engine) {
+    /// Sets whether a file contains V8, for processes of a user. The number may be that of another file by now.
+    pub(crate) fn told_engine(&mut self, index: FileIndex, path: &Arc<str>, user: UserId, engine: Engine) {
         if let Some(file) = self.get_mut(index).filter(|file| file.path == *path) {
-            file.engine = engine;
+            file.set_engine(user, engine);
         }
     }
 
@@ -520,6 +535,21 @@ mod tests {
 
     fn mapping(start: u64, end: u64, offset: u64, file: u32) -> Mapping {
         Mapping { start, end, offset, file: FileIndex(file) }
+    }
+
+    /// A user's process may have changed its memory, or may show another file under the same path.
+    #[test]
+    fn what_one_user_shows_of_a_file_decides_for_no_other() {
+        let mut files = Files::default();
+        let index = files.intern("/usr/bin/node", Identity::BuildId(BuildId::new(&[7; 20]).unwrap()), UserId(0));
+        let path = Arc::clone(&files.get(index).unwrap().path);
+        let is_none = |files: &Files, user| matches!(files.get(index).unwrap().engine(UserId(user)), Engine::None);
+        files.told_engine(index, &path, UserId(1000), Engine::None);
+        assert!(is_none(&files, 1000) && !is_none(&files, 0) && !is_none(&files, 1001));
+        files.told_engine(index, &path, UserId(0), Engine::None);
+        (2000..2100).for_each(|user| files.told_engine(index, &path, UserId(user), Engine::None));
+        let kept = (0..3000).filter(|user| is_none(&files, *user)).count();
+        assert!(is_none(&files, 0) && kept <= MAX_ENGINES, "{kept}");
     }
 
     #[test]

@@ -110,8 +110,8 @@ pub(crate) enum Reply {
     Moved(Option<Box<MovedText>>),
     /// Code was read.
     Code,
-    /// The result of [`v8_memory::of_file`].
-    Engine(Option<Box<v8::Layout>>),
+    /// The result of [`v8_memory::of_file`]. `None`: the file could not be read.
+    Engine(Option<Option<Box<v8::Layout>>>),
     /// The functions that were read.
     Functions(Vec<(CodeKey, Option<Code>)>),
 }
@@ -438,7 +438,9 @@ fn read(question: &Question) -> Reply {
             process_memory::bring_into_memory(tgid, *address);
             Reply::Code
         }
-        What::Engine(_, part) => Reply::Engine(v8_memory::of_file(question.user, Tgid(tgid), part).map(Box::new)),
+        What::Engine(_, part) => {
+            Reply::Engine(v8_memory::of_file(question.user, Tgid(tgid), part).map(|found| found.map(Box::new)))
+        }
         What::Functions(runtime, wanted) => Reply::Functions(functions::read(tgid, runtime, wanted)),
     }
 }

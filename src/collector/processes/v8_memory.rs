@@ -6,18 +6,22 @@ use crate::profile::{Tgid, UserId};
 use crate::runtimes::Memory;
 use crate::runtimes::v8::{Function, Layout, Reader, Sources};
 
-/// Reads the numbers that a mapped file's symbols lead to. Returns `None` if it does not contain V8. May wait for the file.
-pub(super) fn of_file(user: UserId, tgid: Tgid, part: &MappedPart) -> Option<Layout> {
+/// Reads the numbers that a mapped file's symbols lead to: `Some(None)` if it does not contain V8. Returns `None` if it cannot be read. May wait for
+/// the file.
+pub(super) fn of_file(user: UserId, tgid: Tgid, part: &MappedPart) -> Option<Option<Layout>> {
     let file = MappedImage::read(user, tgid, part)?;
     let [major, ..] = Layout::SYMBOLS;
     // Nearly all files end here.
-    let [Some(_)] = file.addresses_of([major])? else { return None };
+    let [Some(_)] = file.addresses_of([major])? else { return Some(None) };
     let found = file.addresses_of(Layout::SYMBOLS)?;
     let memory = ProcessMemory::open(tgid.0)?;
-    Layout::of(|name| {
+    let version = found.first().copied().flatten()?;
+    // The process is gone, and says nothing of the file.
+    memory.u32(version)?;
+    Some(Layout::of(|name| {
         let at = Layout::SYMBOLS.iter().position(|symbol| *symbol == name)?;
         memory.u32((*found.get(at)?)?).map(u32::cast_signed)
-    })
+    }))
 }
 
 /// Reads functions of a process. A function is `None` if it is gone, or if another one is in its place by now.
