@@ -344,11 +344,12 @@ impl Reader<'_, '_, '_> {
 }
 
 fn kind_of(module: &str, file: &str, is_inlined: bool) -> FrameKind {
-    match () {
-        () if module.starts_with("[kernel") || module.starts_with("[guest.kernel") || module == "[vmlinux]" => FrameKind::Kernel,
-        () if let Some(language) = Language::of_file(file) => FrameKind::Script(language),
-        () if is_inlined => FrameKind::Inlined,
-        () if module.starts_with("[jit") || module == "[anon]" => FrameKind::Jit,
-        () => FrameKind::User,
+    let is_kernel = module.starts_with("[kernel") || module.starts_with("[guest.kernel") || module == "[vmlinux]";
+    match Language::of_file(file) {
+        _ if is_kernel => FrameKind::Kernel,
+        Some(language) => FrameKind::Script(language),
+        None if is_inlined => FrameKind::Inlined,
+        None if module.starts_with("[jit") || module == "[anon]" => FrameKind::Jit,
+        None => FrameKind::User,
     }
 }
