@@ -2,7 +2,7 @@
 # Everything that must hold before a change is merged; CI runs this and nothing else.
 #
 #   scripts/test.sh            scripts, formatting, lints, documentation, all tests
-#   scripts/test.sh --check    only fast tests that need no root: unit tests, architecture, documents, dependencies
+#   scripts/test.sh --check    only fast tests that need no root: unit tests, architecture, documents, dependencies, oldest Rust
 #   scripts/test.sh --all      also slow tests (#[ignore]), each fuzz target for 30 s, and AddressSanitizer
 #   scripts/test.sh NAME       only tests with NAME in their names, including slow tests
 set -eu
@@ -108,6 +108,16 @@ with_features() {
     done
 }
 
+# The program with the oldest Rust that Cargo.toml promises.
+oldest_rust() {
+    oldest=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
+    if ! rustup run "$oldest" rustc --version 2>/dev/null; then
+        echo "NOT TESTED: Rust $oldest is not installed (rustup toolchain install $oldest --profile minimal)"
+        return 0
+    fi
+    rustup run "$oldest" cargo check --locked --target-dir "${CARGO_TARGET_DIR:-target}/oldest"
+}
+
 documentation() { RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --quiet; }
 
 case $mode in
@@ -120,6 +130,7 @@ esac
 step "scripts" shellcheck scripts/*.sh .ci/run tests/vm/build tests/vm/cross-arm64 tests/vm/events
 step "formatting" cargo fmt --check
 step "lints" cargo clippy --locked --all-targets -- -D warnings
+step "oldest Rust" oldest_rust
 step "without features" with_features ""
 step "documentation" documentation
 step "dependencies" dependencies
