@@ -1,5 +1,5 @@
-//! Costs of interpreted functions: BPF's time a function, a profiler's CPU time and memory beside busy programs of Python, and how much
-//! slower such a program runs.
+//! Costs of functions of Python and JavaScript: BPF's time a function, a profiler's CPU time and memory beside busy programs, and how much slower
+//! such a program runs.
 
 use std::io::{BufRead, BufReader};
 use std::process::Child;
@@ -31,6 +31,25 @@ print('ready', flush=True)
 down(int(sys.argv[1]), sys.argv[2] == 'tells')
 ";
 
+const DEEP_JAVASCRIPT: &str = "
+function spin(tells) {
+    let count = 0, begin = process.hrtime.bigint();
+    for (;;) {
+        let sum = 0;
+        for (let number = 0; number < 100000; number++) sum = (sum + number) | 0;
+        count += 1;
+        const now = process.hrtime.bigint();
+        if (tells && now - begin > 100000000n) {
+            require('fs').writeSync(1, count / Number(now - begin) * 1e9 + '\\n');
+            count = 0; begin = now;
+        }
+    }
+}
+function down(depth, tells) { return depth ? down(depth - 1, tells) + 1 : spin(tells); }
+require('fs').writeSync(1, 'ready\\n');
+down(Number(process.argv[1]), process.argv[2] === 'tells');
+";
+
 /// Number of functions in a deep stack and in a shallow stack.
 const MANY: u32 = 900;
 const FEW: u32 = 100;
@@ -39,19 +58,34 @@ const BUSY: usize = 10;
 /// Pairs of windows, without and with a profiler, in which a program is timed.
 const PAIRS: usize = 8;
 
-/// A Python program. It is killed when this is dropped.
-struct Python(Child, BufReader<std::process::ChildStdout>);
+/// A language, and the command that runs a program of it.
+#[derive(Clone, Copy)]
+struct Runtime {
+    name: &'static str,
+    /// The command's first words. The program follows.
+    words: [&'static str; 2],
+    program: &'static str,
+    /// Most nanoseconds of a function in BPF, per cent of a CPU beside ten busy programs, and megabytes more than beside shells.
+    most: (f64, f64, f64),
+}
 
-impl Python {
-    fn start(depth: u32, tells: bool) -> Python {
-        let mut command = Command::new("python3");
-        command.args(["-c", DEEP, &depth.to_string(), if tells { "tells" } else { "silent" }]);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("python3 is needed by this row");
+const PYTHON: Runtime = Runtime { name: "Python", words: ["python3", "-c"], program: DEEP, most: (100.0, 1.0, 60.0) };
+const NODE: Runtime = Runtime { name: "JavaScript", words: ["node", "-e"], program: DEEP_JAVASCRIPT, most: (150.0, 1.5, 80.0) };
+
+/// A program. It is killed when this is dropped.
+struct Program(Child, BufReader<std::process::ChildStdout>);
+
+impl Program {
+    fn start(runtime: Runtime, depth: u32, tells: bool) -> Program {
+        let [command, option] = runtime.words;
+        let mut command = Command::new(command);
+        command.args([option, runtime.program, &depth.to_string(), if tells { "tells" } else { "silent" }]);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("python3 and node are needed by this row");
         let mut lines = BufReader::new(child.stdout.take().expect("piped above"));
         let mut line = String::new();
         lines.read_line(&mut line).expect("it says that it is ready");
         assert_eq!(line, "ready\n");
-        Python(child, lines)
+        Program(child, lines)
     }
 
     fn pid(&self) -> u32 {
@@ -73,7 +107,7 @@ impl Python {
     }
 }
 
-impl Drop for Python {
+impl Drop for Program {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -82,31 +116,36 @@ impl Drop for Python {
 
 /// The table's rows about languages.
 pub(crate) fn languages(table: &mut Table) {
-    a_function(table);
+    for runtime in [PYTHON, NODE] {
+        a_function(table, runtime);
+    }
     beside_busy_programs(table);
-    slower(table);
+    for runtime in [PYTHON, NODE] {
+        slower(table, runtime);
+    }
 }
 
-/// BPF's time for one function more, in stacks whose native frames are the same.
-fn a_function(table: &mut Table) {
+/// BPF's time for one function more, in stacks of the same program. Native frames of Python are the same, too.
+fn a_function(table: &mut Table, runtime: Runtime) {
     let _stats = BpfStats::switch_on();
     let walked = |depth| {
-        let python = Python::start(depth, false);
-        bind(Some(python.pid()), 0);
-        apart(Targets::Processes(vec![Tgid(python.pid())]), &[Walk::Tables], START)[0].nanoseconds
+        let program = Program::start(runtime, depth, false);
+        bind(Some(program.pid()), 0);
+        apart(Targets::Processes(vec![Tgid(program.pid())]), &[Walk::Tables], START)[0].nanoseconds
     };
     let (many, few) = (walked(MANY), walked(FEW));
     let each = (many - few) / f64::from(MANY - FEW);
+    let (most, ..) = runtime.most;
     table.add(Line {
-        what: "a function of Python in a warm stack".to_owned(),
+        what: format!("a function of {} in a warm stack", runtime.name),
         program: "flametop",
         figure: format!("{each:.0} ns, {many:.0} ns a sample of {MANY} functions, {few:.0} ns of {FEW}"),
-        target: "100 ns".to_owned(),
-        held: Some(each <= 100.0),
+        target: format!("{most:.0} ns"),
+        held: Some(each <= most),
     });
 }
 
-/// Recording ten busy programs, of Python and of a shell.
+/// Recording ten busy programs, of a shell and of each language.
 fn beside_busy_programs(table: &mut Table) {
     let _stats = BpfStats::switch_on();
     let folded = scratch().join("bench.folded").to_string_lossy().into_owned();
@@ -124,30 +163,37 @@ fn beside_busy_programs(table: &mut Table) {
         let _ = shell.wait();
     }
     table.add(cost(&format!("{what}: shells"), "flametop", of_shells, None));
-    let pythons: Vec<Python> = (0..BUSY).map(|_| Python::start(20, false)).collect();
-    let of_pythons = record(pythons.iter().map(Python::pid).collect());
-    let most = of_shells.map(|usage| (1.0, usage.peak_mb.round() + 60.0));
-    table.add(cost(&format!("{what}: Python"), "flametop", of_pythons, most));
+    for runtime in [PYTHON, NODE] {
+        let programs: Vec<Program> = (0..BUSY).map(|_| Program::start(runtime, 20, false)).collect();
+        let found = record(programs.iter().map(Program::pid).collect());
+        let (_, percent, megabytes) = runtime.most;
+        let most = of_shells.map(|usage| (percent, usage.peak_mb.round() + megabytes));
+        table.add(cost(&format!("{what}: {}", runtime.name), "flametop", found, most));
+    }
 }
 
-/// How much slower a program runs while it is sampled, and what that costs, beside py-spy.
-fn slower(table: &mut Table) {
+/// How much slower a program runs while it is sampled, and what that costs; of Python, beside py-spy.
+fn slower(table: &mut Table, runtime: Runtime) {
     let py_spy = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("pythons").join("py-spy/bin/py-spy");
     let py_spy = py_spy.to_string_lossy().into_owned();
     for (hertz, most) in [("99", 0.5), ("999", 3.0)] {
-        let what = format!("a program of Python sampled at {hertz} Hz");
-        let mut python = Python::start(20, true);
-        bind(Some(python.pid()), 0);
-        let pid = python.pid().to_string();
+        let what = format!("a program of {} sampled at {hertz} Hz", runtime.name);
+        let mut watched = Program::start(runtime, 20, true);
+        bind(Some(watched.pid()), 0);
+        let pid = watched.pid().to_string();
         let folded = scratch().join("bench.folded").to_string_lossy().into_owned();
         let ours = [FLAMETOP, "record", "-p", &pid, "-F", hertz, "--force", "-d", "3", "-o", &folded];
         let theirs = [&py_spy, "record", "--native", "-p", &pid, "-r", hertz, "-d", "3", "-f", "raw", "-o", &folded];
-        for (program, words, target) in [("flametop", &ours[..], Some(most)), ("py-spy", &theirs[..], None)] {
+        let mut profilers = vec![("flametop", &ours[..], Some(most))];
+        if runtime.name == PYTHON.name {
+            profilers.push(("py-spy", &theirs[..], None));
+        }
+        for (program, words, target) in profilers {
             let mut ratios = Vec::new();
             let mut usage = Usage::default();
             for _ in 0..PAIRS {
-                python.speed(3);
-                let alone = python.speed(15);
+                watched.speed(3);
+                let alone = watched.speed(15);
                 let (sender, started) = std::sync::mpsc::channel();
                 let (found, sampled) = std::thread::scope(|scope| {
                     let profiler = scope.spawn(move || {
@@ -157,8 +203,8 @@ fn slower(table: &mut Table) {
                     });
                     started.recv().expect("the profiler begins");
                     // Time for the profiler to start and to read the files that it needs.
-                    python.speed(10);
-                    let sampled = python.speed(15);
+                    watched.speed(10);
+                    let sampled = watched.speed(15);
                     (profiler.join().expect("it ran"), sampled)
                 });
                 let Some(found) = found else { break };

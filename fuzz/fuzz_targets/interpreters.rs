@@ -129,11 +129,13 @@ fn javascript(input: &[u8]) {
     let Some(layout) = v8::Layout::of(number).filter(|_| !bytes.is_empty()) else { return };
     let memory = Image { leads_inside: flags & 1 == 1, base: u64::from_le_bytes(base) & !3, bytes };
     layout.add_to(&mut [0; size_of::<RuntimeBytes>()]);
-    let mut sources = v8::Sources::default();
-    let mut reader = v8::Reader::new(&memory, &layout, &mut sources);
+    let mut known = v8::Known::default();
+    let mut reader = v8::Reader::new(&memory, &layout, &mut known);
     for object in (0..bytes.len() as u64).step_by(8).take(MAX_CODES) {
         let shared = memory.base.wrapping_add(object) | 1;
         v8::Function::check(&memory, &layout, shared);
+        let calls = reader.calls(shared, memory.base.wrapping_add(bytes.len() as u64 / 2));
+        assert!(calls.is_none_or(|calls| calls.last().is_some_and(|call| call.shared == shared)));
         let Some(function) = reader.function(shared) else { continue };
         assert!(function.name.chars().count() <= v8::MAX_NAME as usize && function.file.chars().count() <= v8::MAX_FILE as usize);
         assert!(function.size() <= 1 << 18);

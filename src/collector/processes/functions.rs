@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::interpreter::{self, CodeKey};
-use super::v8_memory;
+use super::v8_memory::{self, Asked, Calls};
 use crate::locks::lock;
 use crate::runtimes::python::{self, Layout};
 use crate::runtimes::v8;
@@ -14,20 +14,29 @@ pub(crate) enum Runtime {
     /// CPython.
     Python(Box<Layout>),
     /// V8.
-    JavaScript(Arc<v8::Layout>, SourcesOfProcess),
+    JavaScript(Arc<v8::Layout>, HeapOfProcess),
 }
 
-/// What is known of the sources of a process's scripts. A worker reads them.
+/// The known sources and codes of a process. A worker uses them to read functions.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct SourcesOfProcess(Arc<Mutex<v8::Sources>>);
+pub(crate) struct HeapOfProcess(Arc<Mutex<v8::Known>>);
 
-impl PartialEq for SourcesOfProcess {
-    fn eq(&self, other: &SourcesOfProcess) -> bool {
+impl PartialEq for HeapOfProcess {
+    fn eq(&self, other: &HeapOfProcess) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for SourcesOfProcess {}
+impl Eq for HeapOfProcess {}
+
+/// Functions that were read, and those of instructions.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct FunctionsRead {
+    /// Functions. `None`: gone, or another one is in its place by now.
+    pub(super) functions: Vec<(CodeKey, Option<Code>)>,
+    /// The functions of instructions.
+    pub(super) calls: Vec<(Asked, Calls)>,
+}
 
 /// A function that was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -63,15 +72,17 @@ impl Code {
 }
 
 /// Reads functions of a process.
-pub(super) fn read(tgid: u32, runtime: &Runtime, wanted: &[CodeKey]) -> Vec<(CodeKey, Option<Code>)> {
+pub(super) fn read(tgid: u32, runtime: &Runtime, wanted: &[Asked]) -> FunctionsRead {
     match runtime {
         Runtime::Python(layout) => {
-            let read = interpreter::functions(tgid, layout, wanted).into_iter();
-            read.map(|(key, code)| (key, code.map(Code::Python))).collect()
+            let keys: Vec<CodeKey> = wanted.iter().map(|(key, _)| *key).collect();
+            let read = interpreter::functions(tgid, layout, &keys).into_iter();
+            FunctionsRead { functions: read.map(|(key, code)| (key, code.map(Code::Python))).collect(), calls: Vec::new() }
         }
-        Runtime::JavaScript(layout, SourcesOfProcess(sources)) => {
-            let read = v8_memory::functions(tgid, layout, &mut lock(sources), wanted).into_iter();
-            read.map(|(key, function)| (key, function.map(Code::JavaScript))).collect()
+        Runtime::JavaScript(layout, HeapOfProcess(known)) => {
+            let (functions, calls) = v8_memory::functions(tgid, layout, &mut lock(known), wanted);
+            let functions = functions.into_iter().map(|(key, function)| (key, function.map(Code::JavaScript)));
+            FunctionsRead { functions: functions.collect(), calls }
         }
     }
 }

@@ -29,12 +29,13 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 use rustix::process::Pid;
 
-use super::functions::{self, Code, Runtime};
-use super::interpreter::{self, CodeKey, Interpreter, MappedPart, Places};
+use super::functions::{self, FunctionsRead, Runtime};
+use super::interpreter::{self, Interpreter, MappedPart, Places};
 use super::mapped_build_id::{self, Missing};
 use super::mappings::FileIndex;
 use super::moved_file::{self, MovedText};
 use super::proc::{self, MappedList};
+use super::v8_memory::Asked;
 use super::{process_memory, v8_memory};
 use crate::cpu_time;
 use crate::locks;
@@ -79,7 +80,7 @@ pub(crate) enum What {
     /// Whether this file that it has mapped contains V8.
     Engine(FileIndex, Box<MappedPart>),
     /// Functions of a runtime.
-    Functions(Runtime, Vec<CodeKey>),
+    Functions(Runtime, Vec<Asked>),
 }
 
 /// A question about a process.
@@ -113,7 +114,7 @@ pub(crate) enum Reply {
     /// The result of [`v8_memory::of_file`]. `None`: the file could not be read.
     Engine(Option<Option<Box<v8::Layout>>>),
     /// The functions that were read.
-    Functions(Vec<(CodeKey, Option<Code>)>),
+    Functions(FunctionsRead),
 }
 
 /// An answer, when it was complete (`CLOCK_MONOTONIC`, nanoseconds), and the CPU time that it took.

@@ -16,8 +16,8 @@ use crate::collector::wire::perf_records::Identity;
 use crate::collector::wire::records::{KERNEL_CUT, Record, UserFrame};
 use crate::collector::{Batch, Collected};
 use crate::profile::{
-    CgroupId, Cpu, EventSource, FileNamespace, FileOffset, Frame, FrameId, KernelAddress, NameRequest, Names, Object, ObjectId,
-    ObjectKind, ProcessAddress, Tgid, Thread, Tid, Timestamp, Unit, UserEnd, UserId,
+    CgroupId, Cpu, EventSource, FileNamespace, FileOffset, Frame, FrameId, KernelAddress, Language, NameRequest, Names, Object,
+    ObjectId, ObjectKind, ProcessAddress, Tgid, Thread, Tid, Timestamp, Unit, UserEnd, UserId,
 };
 
 /// Most addresses that are cached for one process, or for the kernel. A full cache is emptied. JIT code may have any number of addresses.
@@ -78,7 +78,7 @@ impl ProcessTable {
         let script = record.script().filter(|_| !unread);
         if let Some(script) = script
             && waits == Waits::MayWait
-            && !knows_functions(state, script, (record.tgid, record.uid, record.time), questions, reads)
+            && !knows_functions(state, (record, script), questions, reads)
         {
             return false;
         }
@@ -163,8 +163,8 @@ pub(super) struct UserPart<'a> {
     pub(super) ended: bool,
     /// Whether functions of a runtime were not read.
     pub(super) has_unread: bool,
-    /// The frame of functions of JavaScript that were not read.
-    pub(super) not_read: Option<FrameId>,
+    /// The frame of functions that were not read, in a language.
+    pub(super) not_read: Option<(Language, FrameId)>,
 }
 
 impl UserPart<'_> {

@@ -8,8 +8,8 @@
 
 use std::sync::Arc;
 
-use super::functions::Code;
-use super::interpreter::{CodeKey, Interpreter, MappedPart, Places, is_library, may_be_interpreter, may_tell_threads};
+use super::functions::FunctionsRead;
+use super::interpreter::{Interpreter, MappedPart, Places, is_library, may_be_interpreter, may_tell_threads};
 use super::mapped_build_id::MappedFile;
 use super::reader::What;
 use super::scripts::{BYTES_OF_A_READ, Function, READS_OF_AN_INTERPRETER, ScriptCounts, Scripts};
@@ -111,14 +111,14 @@ impl ProcessTable {
         scripts.readings = scripts.readings.saturating_sub(1);
     }
 
-    /// Applies the answer with the functions that were read.
-    pub(super) fn told_functions(&mut self, tgid: u32, user: UserId, read: Vec<(CodeKey, Option<Code>)>, now: u64) {
+    /// Applies the answer with what was read.
+    pub(super) fn told_functions(&mut self, tgid: u32, user: UserId, read: FunctionsRead, now: u64) {
         let Some(state) = self.states.get_mut(&tgid) else { return };
         let scripts = &mut state.scripts;
         let functions = Arc::make_mut(&mut scripts.functions);
         let mut bytes = 0;
-        for (key, code) in read {
-            scripts.asked.remove(&key);
+        for (key, code) in read.functions {
+            scripts.asked.remove(&(key, 0));
             let function = match code {
                 Some(code) if code.is_hidden() => Function::Hidden,
                 Some(code) => {
@@ -132,10 +132,18 @@ impl ProcessTable {
             };
             functions.insert(key, function);
         }
+        for (asked, calls) in read.calls {
+            scripts.asked.remove(&asked);
+            scripts.add_calls(asked, calls);
+        }
         // The process is gone, and so are its functions.
-        for key in scripts.asked.drain() {
-            self.reads.counts.gone += 1;
-            functions.insert(key, Function::Gone);
+        for (key, instruction) in std::mem::take(&mut scripts.asked) {
+            if instruction == 0 {
+                self.reads.counts.gone += 1;
+                Arc::make_mut(&mut scripts.functions).insert(key, Function::Gone);
+            } else {
+                scripts.add_calls((key, instruction), Box::new([(key, 0)]));
+            }
         }
         self.reads.charge(user, bytes / BYTES_OF_A_READ, now);
     }

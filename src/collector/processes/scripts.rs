@@ -6,17 +6,23 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::functions::{Code, SourcesOfProcess};
+use super::functions::{Code, HeapOfProcess};
 use super::interpreter::CodeKey;
 use super::kernel_entries::KernelEntries;
+use super::v8_memory::{Asked, Calls};
+use crate::collector::wire::records::UserFrame;
 use crate::collector::wire::script::{Script, ScriptEnd, ScriptFrame};
 use crate::profile::{FrameId, FrameKind, LabelId, Language, Names, UserId};
 use crate::runtimes::python::Layout;
 use crate::runtimes::{RuntimeBytes, v8};
 
-/// Most functions, and most instructions, that are cached for one process. A full cache is emptied.
+/// Most functions, and most frames of them, that are cached for one process. A full cache is emptied.
 const MAX_FUNCTIONS: usize = 1 << 15;
 pub(super) const MAX_PLACES: usize = 1 << 17;
+/// Most instructions whose functions are kept until their frames are made.
+const MAX_CALLS: usize = 4096;
+/// Nanoseconds until the functions of instructions are read again.
+const CALLS_AGAIN: u64 = 10_000_000_000;
 /// Most functions in one question.
 pub(super) const MAX_ASKED: usize = 512;
 /// Nanoseconds between the first two readings of a process that runs no Python function yet. Each pause is twice as long as the one before,
@@ -131,6 +137,66 @@ pub(super) enum Function {
     Gone,
 }
 
+/// A function that runs in a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Running {
+    pub(super) function: ScriptFrame,
+    /// Its instruction, if the function's code was compiled. Otherwise 0.
+    pub(super) address: u64,
+}
+
+impl Running {
+    /// In a frame of compiled code, nothing tells the instruction of an interpreter.
+    pub(super) fn compiled(function: ScriptFrame, frame: UserFrame) -> Running {
+        let address = frame.address.saturating_sub(u64::from(frame.is_return));
+        Running { function: ScriptFrame { instruction: 0, ..function }, address }
+    }
+
+    pub(super) fn interpreted(function: ScriptFrame) -> Running {
+        Running { function, address: 0 }
+    }
+
+    pub(super) fn key(self) -> CodeKey {
+        (self.function.code, self.function.check)
+    }
+}
+
+/// Frames by what runs: those that were inlined first. Hidden functions have none.
+#[derive(Clone, Default)]
+pub(super) struct Places {
+    frames: FxHashMap<Running, Box<[FrameId]>>,
+    /// The frames of all places, at least one for each.
+    count: usize,
+}
+
+impl Places {
+    pub(super) fn get(&self, running: &Running) -> Option<&[FrameId]> {
+        self.frames.get(running).map(|frames| &**frames)
+    }
+
+    pub(super) fn insert(&mut self, running: Running, frames: Box<[FrameId]>) {
+        if self.count >= MAX_PLACES {
+            *self = Places::default();
+        }
+        self.count += frames.len().max(1);
+        self.frames.insert(running, frames);
+    }
+
+    fn forget_compiled(&mut self) {
+        self.frames.retain(|running, _| running.address == 0);
+        self.count = self.frames.values().map(|frames| frames.len().max(1)).sum();
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Returns the bytes of memory that they take.
+    pub(super) fn bytes(&self) -> usize {
+        self.frames.capacity() * (size_of::<(Running, Box<[FrameId]>)>() + 1) + self.count * size_of::<FrameId>()
+    }
+}
+
 /// The known functions of a process.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Functions {
@@ -177,21 +243,24 @@ pub(crate) struct Scripts {
     pub(super) runtime: Option<RuntimeBytes>,
     /// Where fields are in V8's objects, if the process has V8, and the path of V8's file.
     pub(super) engine: Option<(Arc<v8::Layout>, Arc<str>)>,
-    /// The lines of its scripts.
-    pub(super) sources: SourcesOfProcess,
+    /// Speeds up reading its functions.
+    pub(super) heap: HeapOfProcess,
     /// Whether a file that it maps may contain V8, and was not read.
     pub(super) looks_for_engine: bool,
     /// Its functions. Copies of the process share them until one copy adds a function.
     pub(super) functions: Arc<Functions>,
-    /// Frames of functions by the instruction that runs; `None` for hidden functions.
-    pub(super) places: FxHashMap<ScriptFrame, Option<FrameId>>,
+    /// The frames of its functions.
+    pub(super) places: Places,
+    /// The functions of instructions that are not among the places yet, and when all instructions are read again.
+    pub(super) calls: FxHashMap<Asked, Calls>,
+    pub(super) calls_until: u64,
     /// Frames that mark native code as serving to run functions, by the plain frame of the same place. Code of other files maps to its
     /// plain frame.
     pub(super) serving: FxHashMap<FrameId, FrameId>,
     /// Functions in the question that is not answered yet.
-    pub(super) asked: FxHashSet<CodeKey>,
+    pub(super) asked: FxHashSet<Asked>,
     /// Functions for the next question, of Python and of JavaScript.
-    pub(super) next_asked: [FxHashSet<CodeKey>; 2],
+    pub(super) next_asked: [FxHashSet<Asked>; 2],
     /// Readings so far, whether one is under way, and when the next one is due. `u64::MAX`: not before a file is mapped.
     pub(super) readings: u32,
     pub(super) is_reading: bool,
@@ -231,7 +300,7 @@ impl Scripts {
         }
     }
 
-    /// Returns the line of an instruction of a function, as BPF found it. Of compiled JavaScript, only the line where the function begins is known.
+    /// Returns the line of an instruction of a function, as BPF found it. If that is not known, returns the line where the function begins.
     pub(super) fn line_of(&self, code: &Code, instruction: u32) -> Option<u32> {
         match code {
             Code::Python(code) => code.lines.line(self.layout?.place_of(instruction)),
@@ -250,9 +319,43 @@ impl Scripts {
         Some(entry)
     }
 
+    /// Forgets which functions instructions are of, from time to time: V8 may have made other code of the same function there.
+    pub(super) fn forget_old_calls(&mut self, now: u64) {
+        if now >= self.calls_until {
+            self.calls_until = now + CALLS_AGAIN;
+            self.places.forget_compiled();
+            self.calls = FxHashMap::default();
+        }
+    }
+
+    /// Adds the functions of an instruction.
+    pub(super) fn add_calls(&mut self, asked: Asked, calls: Calls) {
+        if self.calls.len() >= MAX_CALLS {
+            self.calls = FxHashMap::default();
+        }
+        self.calls.insert(asked, calls);
+    }
+
+    /// Returns what must be asked before what runs in a frame can be shown.
+    pub(super) fn unknown(&self, running: Running) -> impl Iterator<Item = Asked> {
+        let key = running.key();
+        let is_known = self.places.get(&running).is_some();
+        let calls = self.calls.get(&(key, running.address)).filter(|_| !is_known);
+        let instruction = Some((key, running.address)).filter(|_| !is_known && running.address > 0 && calls.is_none());
+        let own = Some(key).filter(|_| !is_known && calls.is_none());
+        let functions = own.into_iter().chain(calls.into_iter().flatten().map(|(key, _)| *key));
+        functions.filter(|key| !self.functions.contains(key)).map(|key| (key, 0)).chain(instruction)
+    }
+
+    /// Whether this was answered.
+    pub(super) fn is_answered(&self, asked: &Asked) -> bool {
+        let (key, instruction) = asked;
+        if *instruction > 0 { self.calls.contains_key(asked) } else { self.functions.contains(key) }
+    }
+
     /// Forgets ids of frames.
     pub(super) fn forget_frames(&mut self) {
-        self.places = FxHashMap::default();
+        self.places = Places::default();
         self.serving = FxHashMap::default();
     }
 

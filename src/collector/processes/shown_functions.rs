@@ -1,18 +1,20 @@
 //! The frames of interpreters' functions, among the native frames of a sample.
 
+use std::borrow::Cow;
+
+use super::functions::Code;
 use super::moved::file_range;
 use super::resolve::{Owner, Place, UserPart, request};
-use super::scripts::{self, Function, MAX_PLACES, gone, label_of, missing};
-use crate::collector::wire::records::Record;
+use super::scripts::{self, Function, MAX_PLACES, Running, gone, label_of, missing};
+use crate::collector::wire::records::{Record, UserFrame};
 use crate::collector::wire::script::{Part, Role, Script, ScriptFrame};
 use crate::profile::{Frame, FrameId, Language, NameRequest, Object, ObjectKind, UserEnd};
 
-/// The frame of an interpreter's function.
-enum FunctionFrame {
-    Shown(FrameId),
-    Hidden,
-    /// Its user had no reads left, or the sample could not wait for the answer.
-    NotRead,
+/// The frames of the functions that run in a frame. If not all of them were read, because the user had no reads left or the sample could not wait,
+/// there are those that are known.
+struct Shown<'a> {
+    frames: Cow<'a, [FrameId]>,
+    is_read: bool,
 }
 
 impl UserPart<'_> {
@@ -43,36 +45,26 @@ impl UserPart<'_> {
         let guessed: Vec<bool> = record.user().map(|frame| frame.guessed).collect();
         let is_caller_guessed = |depth: usize| guessed.get(depth + 1) == Some(&true);
         let mut in_frames = script.in_frames().peekable();
-        let (mut after_function, mut not_read) = (false, None);
+        let mut after_function = false;
         for (index, part) in merged.into_iter().enumerate() {
             let is_caller = std::mem::replace(&mut after_function, is_function(&part));
             match part {
-                Part::Function(function) => match self.place.frame_of_function(function, Language::Python, self.wanted) {
-                    FunctionFrame::Shown(frame) => self.frames.push(frame),
-                    FunctionFrame::Hidden => {}
-                    // They have one frame together.
-                    FunctionFrame::NotRead if is_caller && not_read.is_some_and(|frame| self.frames.last() == Some(&frame)) => {}
-                    FunctionFrame::NotRead => {
-                        let frame = || scripts::not_read(self.place.names, Language::Python);
-                        self.frames.push(*not_read.get_or_insert_with(frame));
-                        self.has_unread = true;
-                    }
-                },
+                Part::Function(function) => self.functions(Running::interpreted(function), Language::Python),
                 Part::Missing => self.frames.push(missing(self.place.names, self.place.language())),
                 Part::Native(depth) => {
                     let Some(frame) = natives.next().filter(|_| !self.ended) else { continue };
-                    let (mut frame, key) = self.native(depth, frame)?;
+                    let (mut native, key) = self.native(depth, frame)?;
                     // Code of no file that calls the loop is a trampoline (`python3 -X perf`), one for each function: that function.
-                    if is_caller && matches!(self.place.names.frames.get(frame), Some(Frame::Process { .. })) {
+                    if is_caller && matches!(self.place.names.frames.get(native), Some(Frame::Process { .. })) {
                         continue;
                     }
                     let function = in_frames.next_if(|(number, _)| *number == depth).map(|(_, function)| function);
                     // V8's code may run a function that is not known.
                     let is_known = function.is_some() || self.end != UserEnd::Functions;
-                    if serving.contains(&index) || is_known && is_caller_guessed(depth) && self.place.is_of_engine(frame) {
-                        frame = self.place.serving_frame(frame, key, self.wanted);
+                    if serving.contains(&index) || is_known && is_caller_guessed(depth) && self.place.is_of_engine(native) {
+                        native = self.place.serving_frame(native, key, self.wanted);
                     }
-                    self.frame_of_engine(frame, function);
+                    self.frame_of_engine(native, frame, function);
                 }
             }
         }
@@ -81,9 +73,8 @@ impl UserPart<'_> {
 
     /// Adds a native frame and the function of JavaScript that runs in it. Code made at run time is the function itself. Other code of V8 runs
     /// the function.
-    fn frame_of_engine(&mut self, native: FrameId, function: Option<ScriptFrame>) {
-        let place = &mut self.place;
-        let kind = place.names.frames.get(native);
+    fn frame_of_engine(&mut self, native: FrameId, frame: UserFrame, function: Option<ScriptFrame>) {
+        let kind = self.place.names.frames.get(native);
         let is_made = matches!(kind, Some(Frame::Process { .. }));
         let Some(function) = function.filter(|_| is_made || matches!(kind, Some(Frame::Interpreter { .. }))) else {
             return self.frames.push(native);
@@ -91,18 +82,24 @@ impl UserPart<'_> {
         if !is_made {
             self.frames.push(native);
         }
-        match place.frame_of_function(function, Language::JavaScript, self.wanted) {
-            FunctionFrame::Shown(frame) => self.frames.push(frame),
-            FunctionFrame::Hidden => {}
-            FunctionFrame::NotRead => {
-                let names = place.names;
-                let frame = *self.not_read.get_or_insert_with(|| scripts::not_read(names, Language::JavaScript));
-                // They have one frame together.
-                if self.frames.last() != Some(&frame) {
-                    self.frames.push(frame);
-                }
-                self.has_unread = true;
-            }
+        let running = if is_made { Running::compiled(function, frame) } else { Running::interpreted(function) };
+        self.functions(running, Language::JavaScript);
+    }
+
+    /// Adds the functions that run in a frame.
+    fn functions(&mut self, running: Running, language: Language) {
+        let Shown { frames, is_read } = self.place.frames_of(running, language, self.wanted);
+        self.frames.extend_from_slice(&frames);
+        self.has_unread |= !is_read;
+        if is_read || !frames.is_empty() {
+            return;
+        }
+        let known = self.not_read.filter(|(known, _)| *known == language);
+        let (_, frame) = known.unwrap_or_else(|| (language, scripts::not_read(self.place.names, language)));
+        self.not_read = Some((language, frame));
+        // They have one frame together.
+        if self.frames.last() != Some(&frame) {
+            self.frames.push(frame);
         }
     }
 }
@@ -133,41 +130,54 @@ impl Place<'_> {
         if self.state.scripts.layout.is_some() { Language::Python } else { Language::JavaScript }
     }
 
-    /// Returns the frame of a function at the line that runs.
-    fn frame_of_function(&mut self, function: ScriptFrame, language: Language, wanted: &mut Vec<NameRequest>) -> FunctionFrame {
-        let Self { names, owner, .. } = *self;
-        let scripts = &mut self.state.scripts;
-        if let Some(known) = scripts.places.get(&function) {
-            return known.map_or(FunctionFrame::Hidden, FunctionFrame::Shown);
-        }
-        let frame = match scripts.functions.get(&(function.code, function.check)) {
-            Some(Function::Shown(code)) => {
-                let line = scripts.line_of(code, function.instruction).unwrap_or(0);
-                let Owner { user, files, .. } = owner;
-                let label = label_of(names, user, code);
-                Some(match code.file() {
-                    Some(path) => {
-                        let file = Object { kind: ObjectKind::Script, path: path.into(), user, files, ..Object::default() };
-                        let object = names.objects.intern(file);
-                        let (frame, new) = names.intern_frame(Frame::Script { object, label, line });
-                        if new {
-                            wanted.push(request(frame, owner, 0..0));
-                        }
-                        frame
+    /// Returns the frames of the functions that run in a frame, at their lines.
+    fn frames_of(&mut self, running: Running, language: Language, wanted: &mut Vec<NameRequest>) -> Shown<'_> {
+        if self.state.scripts.places.get(&running).is_none() {
+            let scripts = &self.state.scripts;
+            let calls = scripts.calls.get(&(running.key(), running.address));
+            let own = (running.key(), 0);
+            let functions = calls.map_or(std::slice::from_ref(&own), |calls| calls);
+            let (mut frames, mut is_read, mut is_final) = (Vec::new(), calls.is_some() || running.address == 0, true);
+            for (key, line) in functions {
+                match scripts.functions.get(key) {
+                    Some(Function::Shown(code)) => {
+                        let line =
+                            if *line > 0 { *line } else { scripts.line_of(code, running.function.instruction).unwrap_or(0) };
+                        frames.push(self.frame_of_code(code, line, wanted));
                     }
-                    None => names.intern_named(label),
-                })
+                    Some(Function::Hidden) => {}
+                    // Another sample may find the function again, or read it.
+                    Some(Function::Gone) => {
+                        frames.push(gone(self.names, language));
+                        is_final = false;
+                    }
+                    None => is_read = false,
+                }
             }
-            Some(Function::Hidden) => None,
-            // Not cached: another sample may find the function again, or read it.
-            Some(Function::Gone) => return FunctionFrame::Shown(gone(names, language)),
-            None => return FunctionFrame::NotRead,
-        };
-        if scripts.places.len() >= MAX_PLACES {
-            scripts.places.clear();
+            if !is_read || !is_final {
+                return Shown { frames: frames.into(), is_read };
+            }
+            let scripts = &mut self.state.scripts;
+            scripts.calls.remove(&(running.key(), running.address));
+            scripts.places.insert(running, frames.into());
         }
-        scripts.places.insert(function, frame);
-        frame.map_or(FunctionFrame::Hidden, FunctionFrame::Shown)
+        let frames = self.state.scripts.places.get(&running).unwrap_or_default();
+        Shown { frames: frames.into(), is_read: true }
+    }
+
+    /// Returns the frame of a function at a line.
+    fn frame_of_code(&self, code: &Code, line: u32, wanted: &mut Vec<NameRequest>) -> FrameId {
+        let Self { names, owner, .. } = *self;
+        let Owner { user, files, .. } = owner;
+        let label = label_of(names, user, code);
+        let Some(path) = code.file() else { return names.intern_named(label) };
+        let file = Object { kind: ObjectKind::Script, path: path.into(), user, files, ..Object::default() };
+        let object = names.objects.intern(file);
+        let (frame, new) = names.intern_frame(Frame::Script { object, label, line });
+        if new {
+            wanted.push(request(frame, owner, 0..0));
+        }
+        frame
     }
 
     /// Returns the frame that marks code as serving to run a function, if the code is in the interpreter's file. Otherwise returns

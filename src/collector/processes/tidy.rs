@@ -9,7 +9,6 @@ use super::state::ProcessState;
 use super::table::{Happened, ProcessTable};
 use crate::collector::sys::machine;
 use crate::collector::wire::perf_records::Identity;
-use crate::collector::wire::script::ScriptFrame;
 use crate::profile::{FrameId, Process, Tgid, Timestamp, UserId};
 
 /// How long an exited process is kept for late samples, in nanoseconds. Far more than a drain takes.
@@ -133,9 +132,9 @@ impl ProcessTable {
         let of_states = self.states.len() * (size_of::<ProcessState>() + 16) + self.states.capacity() * 24;
         let of_shared = self.shared.capacity() * (size_of::<(Tgid, Process)>() + 1);
         let frames = self.states.values().map(|state| state.frames.capacity()).sum::<usize>() + self.kernel_frames.capacity();
-        let places =
-            self.states.values().map(|state| state.scripts.places.capacity() + state.scripts.serving.capacity()).sum::<usize>();
-        let caches = frames * (size_of::<(u64, FrameId)>() + 1) + places * (size_of::<(ScriptFrame, Option<FrameId>)>() + 1);
+        let places: usize = self.states.values().map(|state| state.scripts.places.bytes()).sum();
+        let serving: usize = self.states.values().map(|state| state.scripts.serving.capacity()).sum();
+        let caches = frames * (size_of::<(u64, FrameId)>() + 1) + places + serving * (size_of::<(FrameId, FrameId)>() + 1);
         let dumped = self.dumped.memory();
         self.mappings_memory + self.functions_memory + of_states + of_shared + caches + self.files.memory() + dumped
     }
@@ -152,7 +151,7 @@ impl ProcessTable {
 
     /// Empties the frame caches of the largest processes, if all caches together have too many frames.
     fn tidy_frames(&mut self) {
-        let of_state = |state: &ProcessState| state.frames.len() + state.scripts.places.len() + state.scripts.serving.len();
+        let of_state = |state: &ProcessState| state.frames.len() + state.scripts.places.count() + state.scripts.serving.len();
         let total: usize = self.states.values().map(|state| of_state(state)).sum();
         if total > MAX_FRAMES {
             let most = self.states.values().map(|state| of_state(state)).max().unwrap_or(0);

@@ -1,69 +1,83 @@
 //! Asks for the functions of samples.
 
-use std::sync::Arc;
-
-use rustc_hash::FxHashSet;
-
 use super::functions::Runtime;
-use super::interpreter::CodeKey;
+use super::mappings::{FileIndex, Mappings};
 use super::reader::{Question, What};
-use super::scripts::{FunctionReads, MAX_ASKED};
+use super::scripts::{FunctionReads, MAX_ASKED, Running};
 use super::state::ProcessState;
-use crate::collector::wire::script::{Script, ScriptFrame};
-use crate::profile::UserId;
+use super::v8_memory::Asked;
+use crate::collector::wire::records::Record;
+use crate::collector::wire::script::Script;
+
+/// Questions about instructions that count as one read of a function. (`a_false_engine…` of `tests/attack/names.rs` measures the cost of a
+/// hostile program.)
+const INSTRUCTIONS_OF_A_READ: usize = 8;
 
 /// Returns whether the names of all functions of a sample are known. Asks for the missing names.
 pub(super) fn knows_functions(
     state: &mut ProcessState,
-    script: Script<'_>,
-    (tgid, user, now): (u32, UserId, u64),
+    (record, script): (&Record, Script<'_>),
     questions: &mut Vec<Question>,
     reads: &mut FunctionReads,
 ) -> bool {
-    let scripts = &mut state.scripts;
-    let is_new = |function: &ScriptFrame| !scripts.places.contains_key(function);
-    let key = |function: ScriptFrame| Some((function.code, function.check)).filter(|key| !scripts.functions.contains(key));
-    let of_chains = || script.functions().filter(is_new).filter_map(key);
-    let in_frames = || script.in_frames().map(|(_, function)| function).filter(is_new).filter_map(key);
+    let (tgid, user, now) = (record.tgid, record.uid, record.time);
+    let (scripts, mappings) = (&mut state.scripts, &state.mappings);
+    scripts.forget_old_calls(now);
+    let of_chains = script.functions().map(Running::interpreted).flat_map(|running| scripts.unknown(running));
+    let in_frames = running(mappings, record, script).flat_map(|running| scripts.unknown(running));
+    let (of_chains, in_frames): (Vec<Asked>, Vec<Asked>) = (of_chains.collect(), in_frames.collect());
+    if of_chains.is_empty() && in_frames.is_empty() {
+        return true;
+    }
     // One question at a time. Its answer brings this sample back here. The next question is about the functions of all samples that wait.
     if !scripts.asked.is_empty() {
-        let room = |next: &FxHashSet<CodeKey>| MAX_ASKED.saturating_sub(next.len());
-        let [python, javascript] = [
-            of_chains().take(room(&scripts.next_asked[0])).collect::<Vec<_>>(),
-            in_frames().take(room(&scripts.next_asked[1])).collect(),
-        ];
-        scripts.next_asked[0].extend(python);
-        scripts.next_asked[1].extend(javascript);
+        for (next, asked) in scripts.next_asked.iter_mut().zip([of_chains, in_frames]) {
+            let room = MAX_ASKED.saturating_sub(next.len());
+            next.extend(asked.into_iter().take(room));
+        }
         return false;
     }
     // Unknown functions stay unread. A hostile program has new ones in each sample.
     if reads.is_used_up(user, now) {
         return true;
     }
-    let (has_python, has_javascript) = (of_chains().next().is_some(), in_frames().next().is_some());
-    let known = &scripts.functions;
-    let of_all = |next: &mut FxHashSet<CodeKey>| next.drain().filter(|key| !known.contains(key)).collect::<Vec<_>>();
     // Functions of one runtime at a time.
-    let (runtime, mut unknown) = match (scripts.layout, scripts.engine.as_ref()) {
-        (Some(layout), _) if has_python => {
-            let mut unknown: Vec<_> = of_chains().collect();
-            unknown.extend(of_all(&mut scripts.next_asked[0]));
-            (Runtime::Python(Box::new(layout)), unknown)
+    let (runtime, mut unknown, of_others) = match (scripts.layout, scripts.engine.clone()) {
+        (Some(layout), _) if !of_chains.is_empty() => {
+            (Runtime::Python(Box::new(layout)), of_chains, std::mem::take(&mut scripts.next_asked[0]))
         }
-        (_, Some((engine, _))) if has_javascript => {
-            let mut unknown: Vec<_> = in_frames().collect();
-            unknown.extend(of_all(&mut scripts.next_asked[1]));
-            (Runtime::JavaScript(Arc::clone(engine), scripts.sources.clone()), unknown)
+        (_, Some((engine, _))) if !in_frames.is_empty() => {
+            (Runtime::JavaScript(engine, scripts.heap.clone()), in_frames, std::mem::take(&mut scripts.next_asked[1]))
         }
         _ => return true,
     };
+    unknown.extend(of_others.into_iter().filter(|asked| !scripts.is_answered(asked)));
     unknown.sort_unstable();
     unknown.dedup();
     unknown.truncate(MAX_ASKED);
-    let allowed = reads.take(user, unknown.len(), now);
-    unknown.truncate(allowed);
+    let cost = |(_, instruction): &Asked| if *instruction > 0 { 1 } else { INSTRUCTIONS_OF_A_READ };
+    let wanted = unknown.iter().map(cost).sum::<usize>().div_ceil(INSTRUCTIONS_OF_A_READ);
+    let mut left = INSTRUCTIONS_OF_A_READ * reads.take(user, wanted, now);
+    unknown.retain(|asked| {
+        let rest = left.checked_sub(cost(asked));
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    });
     state.scripts.asked.extend(&unknown);
     let what = What::Functions(runtime, unknown);
     questions.push(Question { tgid, life: state.life, user, what });
     false
+}
+
+/// Returns what runs in the native frames of a sample.
+fn running(mappings: &Mappings, record: &Record, script: Script<'_>) -> impl Iterator<Item = Running> {
+    let mut frames = record.user().enumerate();
+    script.in_frames().filter_map(move |(number, function)| {
+        let (_, frame) = frames.find(|(at, _)| *at == number)?;
+        let mapping = mappings.find(frame.address.saturating_sub(u64::from(frame.is_return)));
+        Some(match mapping.is_some_and(|mapping| mapping.file == FileIndex::ANONYMOUS) {
+            true => Running::compiled(function, frame),
+            false => Running::interpreted(function),
+        })
+    })
 }

@@ -62,7 +62,7 @@ fn search<M: Memory>(heap: &Heap<'_, M>, instruction: u64, left: &mut u32) -> Op
     let mut page = instruction & !(PAGE - 1);
     for _ in 0..MAX_PAGES {
         let bytes = heap.memory.bytes(page, PAGE, PAGE)?;
-        let words = (page..).step_by(8).zip(bytes.as_chunks().0).rev();
+        let words = bytes.as_chunks().0.iter().enumerate().map(|(at, word)| (page + 8 * at as u64, word)).rev();
         let is_address = |word: u64| word & 7 == 1 && word >> 48 == 0 && word > PAGE;
         for (at, word) in words.filter(|(at, _)| *at < instruction) {
             let word = u64::from_le_bytes(*word);
@@ -173,4 +173,146 @@ fn call<M: Memory>(heap: &Heap<'_, M>, calls: u64, number: u16) -> Option<(Posit
     }
     let (word, function) = (heap.field(calls, ELEMENTS + at)?, heap.field(calls, ELEMENTS + at + 8)?);
     Some((Position::of(word as i64), function as u32 as i32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtimes::v8::Layout;
+
+    /// Words of memory; the others are 0.
+    struct Words(BTreeMap<u64, u64>);
+
+    impl Memory for Words {
+        fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
+            for (at, byte) in (address..).zip(buffer.iter_mut()) {
+                *byte = self.0.get(&(at & !7)).map_or(0, |word| word.to_le_bytes()[(at & 7) as usize]);
+            }
+            true
+        }
+    }
+
+    const TYPE_OF_CODE: i32 = 7;
+    const FUNCTION: u64 = 0x5001;
+    /// Where the instructions begin.
+    const BEGIN: u64 = 0x0010_0000;
+
+    fn layout(major: i32) -> Layout {
+        Layout::of(|name| {
+            Some(match name {
+                name if name.ends_with("major_E") => major,
+                name if name.ends_with("instance_type__uint16_t") => 12,
+                name if name.ends_with("CODE_TYPE") => TYPE_OF_CODE,
+                name if name.ends_with("instruction_start__Address") || name.ends_with("FunctionInfoIndex") => return None,
+                name if name.ends_with("instruction_start__uintptr_t") => {
+                    if major < 11 {
+                        96
+                    } else {
+                        40
+                    }
+                }
+                name if name.ends_with("instruction_size__int") => 56,
+                name if name.ends_with("flags__uint32_t") => 52,
+                name if name.ends_with("FieldMask") => 15,
+                name if name.ends_with("CodeKindBaseline") => 11,
+                name if name.ends_with("LiteralArrayIndex") => 2,
+                name if name.ends_with("InliningPositionsIndex") => 7,
+                _ => 0,
+            })
+        })
+        .unwrap()
+    }
+
+    fn number(number: u64) -> u64 {
+        number << 32
+    }
+
+    /// Code of 0x100 bytes. From 0x10 on it is of the function, from 0x20 on of the second inlined function, which is inlined into the first.
+    fn code(layout: &Layout) -> Words {
+        let (map, object, data, table, literals, inlined) = (0x1000, 0x2000, 0x3000, 0x4000, 0x6000, 0x7000);
+        let object = if layout.code_header == Header::Object { BEGIN - 96 } else { object };
+        let mut words = BTreeMap::from([
+            (map + 8, (TYPE_OF_CODE as u64) << 32),
+            (object, map + 1),
+            (object + layout.code_data, data + 1),
+            (object + layout.code_positions, table + 1),
+            (object + 48, 12 << 32),
+            (object + 56, 0x100),
+            (data + LENGTH, number(8)),
+            (data + ELEMENTS + 8 * 2, literals + 1),
+            (data + ELEMENTS + 8 * 6, FUNCTION),
+            (data + ELEMENTS + 8 * 7, inlined + 1),
+            (literals + LENGTH, number(2)),
+            (literals + ELEMENTS, 0x5101),
+            // A weak pointer.
+            (literals + ELEMENTS + 8, 0x5203),
+            (inlined + LENGTH, number(32)),
+            // The first function is called at position 30 of the function, the second one at position 40 of the first.
+            (inlined + ELEMENTS, 31 << 1),
+            (inlined + ELEMENTS + 8, 0),
+            (inlined + ELEMENTS + 16, 1 << 31 | 41 << 1),
+            (inlined + ELEMENTS + 24, 1),
+        ]);
+        // From -1 on, steps of 0x11 and 0x10, to position 10, and to position 50 of the second inlined function.
+        let steps: [i64; 2] = [11 << 1, 2 << 31 | 51 << 1];
+        let mut bytes = Vec::new();
+        for (step, moved) in [(0x11i64, steps[0]), (0x10, steps[1] - steps[0])] {
+            for mut value in [(step << 1) as u64, (moved << 1) as u64] {
+                while value > 0x7f {
+                    bytes.push(value as u8 | 0x80);
+                    value >>= 7;
+                }
+                bytes.push(value as u8);
+            }
+        }
+        words.insert(table + LENGTH, number(bytes.len() as u64));
+        bytes.resize(16, 0);
+        for (at, word) in bytes.as_chunks().0.iter().enumerate() {
+            words.insert(table + ELEMENTS + 8 * at as u64, u64::from_le_bytes(*word));
+        }
+        if layout.code_header == Header::Pointer {
+            words.extend([(object + 40, BEGIN), (BEGIN - 24, object + 1)]);
+        }
+        Words(words)
+    }
+
+    fn places(memory: &Words, layout: &Layout, shared: u64, instruction: u64) -> Option<Vec<Place>> {
+        let heap = Heap { memory, layout };
+        Codes::default().at(&heap, instruction, &mut 1000)?.places(&heap, shared, instruction)
+    }
+
+    #[test]
+    fn an_instruction_is_of_the_function_and_of_those_that_are_inlined_there() {
+        for layout in [layout(10), layout(12)] {
+            let memory = code(&layout);
+            assert_eq!(places(&memory, &layout, FUNCTION, BEGIN + 0x10), Some(vec![(FUNCTION, 10)]));
+            assert_eq!(places(&memory, &layout, FUNCTION, BEGIN + 0x1f), Some(vec![(FUNCTION, 10)]));
+            let all = Some(vec![(0x5201, 50), (0x5101, 40), (FUNCTION, 30)]);
+            assert_eq!(places(&memory, &layout, FUNCTION, BEGIN + 0x20), all);
+            assert_eq!(places(&memory, &layout, FUNCTION, BEGIN + 0xff), all);
+            // Before the first position, behind the code, and in another function's frame.
+            assert_eq!(places(&memory, &layout, FUNCTION, BEGIN + 4), None);
+            assert_eq!(places(&memory, &layout, FUNCTION, BEGIN + 0x100), None);
+            assert_eq!(places(&memory, &layout, FUNCTION + 8, BEGIN + 0x10), None);
+        }
+    }
+
+    #[test]
+    fn code_that_was_found_is_looked_at_again() {
+        let layout = layout(12);
+        let mut memory = code(&layout);
+        let (mut codes, mut left) = (Codes::default(), 1000);
+        assert!(codes.at(&Heap { memory: &memory, layout: &layout }, BEGIN + 0x10, &mut left).is_some());
+        // The code was freed.
+        memory.0.insert(0x2000 + 56, 8);
+        assert!(codes.at(&Heap { memory: &memory, layout: &layout }, BEGIN + 0x10, &mut left).is_none());
+    }
+
+    #[test]
+    fn inlined_functions_do_not_run_in_circles() {
+        let layout = layout(12);
+        let mut memory = code(&layout);
+        memory.0.insert(0x7000 + ELEMENTS, 2 << 31 | 31 << 1);
+        assert_eq!(places(&memory, &layout, FUNCTION, BEGIN + 0x20), None);
+    }
 }

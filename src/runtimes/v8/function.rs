@@ -1,5 +1,6 @@
 //! Functions: what a SharedFunctionInfo tells of one.
 
+use super::code::Codes;
 use super::heap::{Heap, address, smi};
 use super::layout::Layout;
 use super::lines::Lines;
@@ -12,6 +13,8 @@ pub const MAX_NAME: u32 = 512;
 pub const MAX_FILE: u32 = 1024;
 /// Bytes of sources whose lines one reader counts. The largest bundles have some 10 MB.
 const MAX_SOURCES: u64 = 16 << 20;
+/// Words that one reader looks at in search of code. Each costs a microsecond.
+const MAX_WORDS: u32 = 1 << 14;
 /// Words of a ScopeInfo after its variables that are searched for name, begin and end.
 const WORDS_AFTER_VARIABLES: usize = 12;
 /// Most variables of a ScopeInfo. A function with more has no name here.
@@ -53,12 +56,32 @@ impl Function {
     }
 }
 
+/// The known sources and codes of one process.
+#[derive(Default, Debug)]
+pub struct Known {
+    sources: Sources,
+    codes: Codes,
+}
+
 /// Reads functions of one process.
 pub struct Reader<'a, M> {
     heap: Heap<'a, M>,
-    sources: &'a mut Sources,
+    known: &'a mut Known,
     /// Bytes of sources that may still be read to count their lines.
     left: u64,
+    /// Words that may still be read to find code.
+    words_left: u32,
+}
+
+/// A function that runs, and the line. 0: not known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Call {
+    /// Its SharedFunctionInfo.
+    pub shared: u64,
+    /// See [`Function::check`].
+    pub check: u32,
+    /// The line that runs.
+    pub line: u32,
 }
 
 /// What a ScopeInfo tells of its function.
@@ -69,9 +92,27 @@ struct Scope {
 }
 
 impl<'a, M: Memory> Reader<'a, M> {
-    /// Returns a reader of this memory. `sources` has what is known of the scripts of the same process.
-    pub fn new(memory: &'a M, layout: &'a Layout, sources: &'a mut Sources) -> Reader<'a, M> {
-        Reader { heap: Heap { memory, layout }, sources, left: MAX_SOURCES }
+    /// Returns a reader of this memory. `known` is of the same process.
+    pub fn new(memory: &'a M, layout: &'a Layout, known: &'a mut Known) -> Reader<'a, M> {
+        Reader { heap: Heap { memory, layout }, known, left: MAX_SOURCES, words_left: MAX_WORDS }
+    }
+
+    /// Returns the functions that an instruction of a function's compiled code belongs to: those that were inlined first, and the function
+    /// itself last. Returns `None` if it is no longer code of the function.
+    pub fn calls(&mut self, shared: u64, instruction: u64) -> Option<Vec<Call>> {
+        let heap = self.heap;
+        let code = self.known.codes.at(&heap, instruction, &mut self.words_left)?;
+        let places = code.places(&heap, shared, instruction)?;
+        let call = |(shared, position): (u64, u32)| {
+            let check = Function::check(heap.memory, heap.layout, shared)?;
+            let script = heap.field(shared, heap.layout.shared_script)?;
+            let is_script =
+                heap.type_of(shared)? == heap.layout.type_shared && heap.type_of(script) == Some(heap.layout.type_script);
+            let source = if is_script { self.known.sources.of(heap, script, &mut self.left) } else { None };
+            let line = source.and_then(|mut source| source.line_of(position)).unwrap_or(0);
+            Some(Call { shared, check, line })
+        };
+        places.into_iter().map(call).collect()
     }
 
     /// Reads the function of a SharedFunctionInfo. Returns `None` if it cannot be read, or if something else is there.
@@ -99,7 +140,7 @@ impl<'a, M: Memory> Reader<'a, M> {
         let positions = self.positions(shared);
         let (mut first_line, mut lines) = (0, Lines::default());
         let heap = self.heap;
-        if let Some(mut source) = self.sources.of(heap, script, &mut self.left) {
+        if let Some(mut source) = self.known.sources.of(heap, script, &mut self.left) {
             first_line = scope.begin.and_then(|begin| source.line_of(begin)).unwrap_or(0);
             lines = positions.map(|table| Lines::read(&heap, table, &mut source)).unwrap_or_default();
         }
@@ -145,7 +186,7 @@ impl<'a, M: Memory> Reader<'a, M> {
             match self.heap.type_of(data)? {
                 kind if kind == layout.type_bytecode => return self.heap.field(data, layout.bytecode_positions),
                 kind if kind == layout.type_interpreter_data => data = self.heap.field(data, DATA)?,
-                kind if kind == layout.type_code => data = self.heap.field(data, layout.code_bytecode)?,
+                kind if kind == layout.type_code => data = self.heap.field(data, layout.code_data)?,
                 _ => return None,
             }
         }

@@ -47,13 +47,41 @@ pub struct Layout {
     pub(super) bytecode_positions: u64,
     /// Whether the steps of that table have two bits for flags, and no sign.
     pub(super) positions_have_flags: bool,
-    /// In a Code of Sparkplug: the BytecodeArray, or InterpreterData.
-    pub(super) code_bytecode: u64,
+    /// In a Code: its deoptimisation data, or the BytecodeArray or InterpreterData if Sparkplug made it.
+    pub(super) code_data: u64,
+    /// In a Code: the table of positions of its instructions.
+    pub(super) code_positions: u64,
+    /// The words before the instructions of a Code.
+    pub(super) code_header: Header,
+    /// In a Code: its first instruction, or what leads to it.
+    pub(super) code_begin: u64,
+    /// In a Code: the bytes of its instructions.
+    pub(super) code_size: u64,
+    /// In a Code: flags. Some bits of them say what made it.
+    pub(super) code_flags: u64,
+    pub(super) code_kinds: u32,
+    /// Sparkplug made it. Compilers that optimise have greater numbers.
+    pub(super) code_baseline: u32,
+    /// Elements of the deoptimisation data: the function, literals, which begin with the inlined functions, and where each was inlined.
+    pub(super) deoptimization_shared: u64,
+    pub(super) deoptimization_literals: u64,
+    pub(super) deoptimization_inlined: u64,
+    /// Whether the first of those is a wrapper.
+    pub(super) has_wrapped_shared: bool,
+}
+
+/// The words before the instructions of compiled code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Header {
+    /// The Code itself.
+    Object,
+    /// A header with a pointer to the Code.
+    Pointer,
 }
 
 impl Layout {
     /// The names of the symbols that [`Layout::of`] asks for.
-    pub const SYMBOLS: [&str; 23] = [
+    pub const SYMBOLS: [&str; 33] = [
         "_ZN2v88internal7Version6major_E",
         "_ZN2v88internal7Version6minor_E",
         "_ZN2v88internal7Version6build_E",
@@ -77,6 +105,16 @@ impl Layout {
         "v8dbg_class_Script__source__Object",
         "v8dbg_scopeinfo_idx_first_vars",
         "v8dbg_class_BytecodeArray__data__uintptr_t",
+        "v8dbg_class_Code__instruction_start__uintptr_t",
+        "v8dbg_class_Code__instruction_start__Address",
+        "v8dbg_class_Code__instruction_size__int",
+        "v8dbg_class_Code__flags__uint32_t",
+        "v8dbg_CodeKindFieldMask",
+        "v8dbg_CodeKindBaseline",
+        "v8dbg_DeoptimizationDataSharedFunctionInfoIndex",
+        "v8dbg_DeoptimizationDataWrappedSharedFunctionInfoIndex",
+        "v8dbg_DeoptimizationDataLiteralArrayIndex",
+        "v8dbg_DeoptimizationDataInliningPositionsIndex",
     ];
 
     /// Makes the layout of a build. `value` returns the number that a symbol leads to. Returns `None` if a number is missing that no table has,
@@ -89,6 +127,7 @@ impl Layout {
         }
         let number = |name: &str| value(&format!("v8dbg_{name}")).and_then(|number| u16::try_from(number).ok());
         let offset = |names: &[&str]| names.iter().find_map(|name| number(&format!("class_{name}"))).map(u64::from);
+        let wrapped = number("DeoptimizationDataWrappedSharedFunctionInfoIndex");
         let is_from = |major, minor| (version.major, version.minor) >= (major, minor);
         Some(Layout {
             version,
@@ -122,8 +161,19 @@ impl Layout {
             bytecode_positions: if is_from(12, 4) { 24 } else { 32 },
             // 13.6 has no flags, 14.1 has them; no Node.js has a version between.
             positions_have_flags: is_from(14, 0),
-            // Since 12, it shares its place with the deoptimisation data.
-            code_bytecode: if is_from(12, 0) { 8 } else { 16 },
+            code_data: if is_from(12, 0) { 8 } else { 16 },
+            code_positions: if is_from(12, 0) { 16 } else { 24 },
+            code_header: if is_from(11, 1) { Header::Pointer } else { Header::Object },
+            // 11.3 exports neither this nor the size, 9.4 nothing of what follows.
+            code_begin: offset(&["Code__instruction_start__uintptr_t", "Code__instruction_start__Address"]).unwrap_or(40),
+            code_size: offset(&["Code__instruction_size__int"]).unwrap_or(56),
+            code_flags: offset(&["Code__flags__uint32_t"]).unwrap_or(48),
+            code_kinds: number("CodeKindFieldMask").unwrap_or(15).into(),
+            code_baseline: number("CodeKindBaseline").unwrap_or(11).into(),
+            deoptimization_shared: wrapped.or(number("DeoptimizationDataSharedFunctionInfoIndex")).unwrap_or(6).into(),
+            deoptimization_literals: number("DeoptimizationDataLiteralArrayIndex").unwrap_or(2).into(),
+            deoptimization_inlined: number("DeoptimizationDataInliningPositionsIndex").unwrap_or(7).into(),
+            has_wrapped_shared: wrapped.is_some(),
         })
     }
 

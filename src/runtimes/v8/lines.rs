@@ -7,8 +7,8 @@ use crate::runtimes::Memory;
 /// Bytes of a table of positions that are read: some 5,000 entries. Later instructions of a longer function have the line of the last entry.
 const MAX_POSITIONS: u64 = 16 << 10;
 /// Offsets in an array: its length, and its first element.
-const LENGTH: u64 = 8;
-const ELEMENTS: u64 = 16;
+pub(super) const LENGTH: u64 = 8;
+pub(super) const ELEMENTS: u64 = 16;
 
 /// The lines of a function's instructions: the place of the first instruction of each line, and the line.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -34,7 +34,7 @@ impl Lines {
         };
         let mut lines: Vec<(i32, u32)> = Vec::new();
         for (place, position) in positions(&read().unwrap_or_default(), heap.layout.positions_have_flags) {
-            let Some(line) = source.line_of(position) else { break };
+            let Some(line) = source.line_of(position.at) else { break };
             if lines.last().is_none_or(|(_, before)| *before != line) {
                 lines.push((place, line));
             }
@@ -43,13 +43,29 @@ impl Lines {
     }
 }
 
+/// A position in a script.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Position {
+    /// Characters before it.
+    pub(super) at: u32,
+    /// The number of the inlined function whose script it is.
+    pub(super) inlined: Option<u16>,
+}
+
+impl Position {
+    /// Parses a position: `inlined function + 1 : 16 │ position + 1 : 30 │ is external : 1`.
+    pub(super) fn of(word: i64) -> Position {
+        let position = (word >> 1) as u32 & 0x3fff_ffff;
+        Position { at: position.saturating_sub(1), inlined: ((word >> 31) as u16).checked_sub(1) }
+    }
+}
+
 /// Reads a table of positions: of each entry, the place of an instruction and a position in the script.
 ///
 /// An entry is two numbers, each a difference from the entry before: of the place, and of the position. A number has 7 bits a byte, the low ones
 /// first; its lowest bit is the sign. A negative step of the place counts one more than its complement, and means an expression. With flags, the
-/// step has no sign: its two lowest bits are the flags. A position is
-/// `inlined function + 1 : 16 │ position + 1 : 30 │ is external : 1`.
-fn positions(table: &[u8], has_flags: bool) -> impl Iterator<Item = (i32, u32)> {
+/// step has no sign: its two lowest bits are the flags.
+pub(super) fn positions(table: &[u8], has_flags: bool) -> impl Iterator<Item = (i32, Position)> {
     let mut bytes = table.iter();
     let mut number = move || {
         let mut value = 0u64;
@@ -71,9 +87,8 @@ fn positions(table: &[u8], has_flags: bool) -> impl Iterator<Item = (i32, u32)> 
         };
         place = place.checked_add(step)?;
         position = position.checked_add(signed(moved))?;
-        Some((i32::try_from(place).ok()?, ((position >> 1) as u64 & 0x3fff_ffff) as u32))
+        Some((i32::try_from(place).ok()?, Position::of(position)))
     })
-    .map(|(place, position)| (place, position.saturating_sub(1)))
 }
 
 #[cfg(test)]
@@ -86,9 +101,9 @@ mod tests {
     fn positions_are_steps_from_the_entry_before() {
         let signed = [0x01, 0xac, 0x03, 0x02, 0x74, 0x0f, 0x08, 0x0e, 0x38, 0x07, 0x48, 0x0b, 0x2b, 0x09, 0x4c, 0x06, 0x10];
         let flags = [0x02, 0xac, 0x03, 0x07, 0x74, 0x1e, 0x08, 0x1f, 0x38, 0x0e, 0x48, 0x16, 0x2b, 0x12, 0x4c, 0x0f, 0x10];
-        let entries: Vec<_> = positions(&signed, false).collect();
+        let entries: Vec<_> = positions(&signed, false).map(|(place, position)| (place, position.at)).collect();
         assert_eq!(entries, [(-1, 106), (0, 135), (7, 137), (14, 151), (17, 169), (22, 158), (26, 177), (29, 181)]);
-        assert_eq!(positions(&flags, true).collect::<Vec<_>>(), entries);
+        assert!(positions(&flags, true).map(|(place, position)| (place, position.at)).eq(entries));
         assert_eq!(positions(&[0xff; 40], false).count(), 0);
         assert_eq!(positions(&[0x02], false).count(), 0);
     }

@@ -4,29 +4,36 @@
 //! frame pointer ─► JSFunction ─► SharedFunctionInfo ─┬─► ScopeInfo ─► name, begin        [`Function`]
 //!  BPF reads these: v8.h                             ├─► Script ─► file, ends of lines
 //!                                                    └─► BytecodeArray ─► position of each instruction
+//!
+//! instruction ─► Code ─► position of each instruction, functions that are inlined         [`Reader::calls`]
 //! ```
 //!
 //! Every frame of JavaScript keeps a frame pointer and, below it, its function, whatever made its code: the interpreter (Ignition), Sparkplug,
 //! Maglev or TurboFan. The JSFunction may move within milliseconds, so a frame is known by its SharedFunctionInfo, which is old when its
 //! function runs, and by a [check](Function::check) of it.
 //!
+//! A frame of Maglev or TurboFan is shared by several functions if some were inlined. Its code has the position of each instruction, without a flag.
+//! Code of Sparkplug has positions, too, but only with the sizes of all bytecodes, which V8 exports up to Node.js 22: such a frame has the line
+//! where its function begins. V8's own functions that are inlined, as `Array.prototype.map`, leave no trace.
+//!
 //! A word is a small integer (Smi: the upper 32 bits, bit 0 clear) or a pointer to an object (bits 0 and 1 are 01). Node.js compresses no
 //! pointers. The first word of an object leads to its map, which has the object's type. The offsets of fields and the numbers of types are
 //! constants of a build. V8 exports most of them as `v8dbg_…` for debuggers: [`Layout`].
 //!
-//! Sources: V8's headers (`objects/shared-function-info.tq`, `scope-info.tq`, `script.tq`, `string.h`, `source-position-table.cc`), its
+//! Sources: V8's headers (`objects/shared-function-info.tq`, `scope-info.tq`, `script.tq`, `string.h`, `source-position-table.cc`,
+//! `code-inl.h`, `deoptimization-data.h`), its
 //! `gen-postmortem-metadata.py`, and the memory of Node.js 16 to 26.
 
+mod code;
 mod function;
 mod heap;
 mod layout;
 mod lines;
 mod source;
 
-pub use function::{Function, MAX_FILE, MAX_NAME, Reader};
+pub use function::{Call, Function, Known, MAX_FILE, MAX_NAME, Reader};
 pub use layout::{Layout, Version};
 pub use lines::Lines;
-pub use source::Sources;
 
 #[cfg(test)]
 mod tests {
@@ -78,10 +85,14 @@ mod tests {
         let mut read = 0;
         for seed in 0..20_000 {
             let (memory, layout) = (Nonsense(seed), layout(9 + (seed % 6) as i32));
-            let mut sources = Sources::default();
-            let mut reader = Reader::new(&memory, &layout, &mut sources);
+            let mut known = Known::default();
+            let mut reader = Reader::new(&memory, &layout, &mut known);
             for object in 0..8 {
                 Function::check(&memory, &layout, object * 64 + 1);
+                if seed % 200 == object {
+                    let calls = reader.calls(object * 64 + 1, 20_000 + object * 1001);
+                    assert!(calls.is_none_or(|calls| calls.last().is_some_and(|call| call.shared == object * 64 + 1)));
+                }
                 if let Some(function) = reader.function(object * 64 + 1) {
                     assert!(
                         function.name.chars().count() <= MAX_NAME as usize && function.file.chars().count() <= MAX_FILE as usize

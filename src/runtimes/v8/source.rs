@@ -17,7 +17,7 @@ const AT_ONCE: u32 = 16;
 
 /// Counts of line ends in the sources of a process's scripts, the last used ones last.
 #[derive(Default, Debug)]
-pub struct Sources(Vec<Counted>);
+pub(super) struct Sources(Vec<Counted>);
 
 /// The counts of one source: of the line ends before each block.
 #[derive(Debug)]

@@ -1,6 +1,9 @@
 /*
  * Pretends to contain V8. Its functions have frames as those of JavaScript, hundreds deep, and each of them is another function at each look. They are
- * in scripts of 16 MB with a line for each character; their names and tables are as long as possible. `engine SECONDS`. Built with -rdynamic.
+ * in scripts of 16 MB with a line for each character; their names and tables are as long as possible. Built with -rdynamic.
+ *
+ *   engine SECONDS            the functions run in the program's code, as if they were interpreted
+ *   engine SECONDS compiled   in memory, behind 256 KB of words that may be the header of their code
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,6 +16,7 @@
 #define SCRIPTS 1024
 #define SOURCE (16 << 20)
 #define TABLE (64 << 10)
+#define BEFORE (256 << 10)
 
 /* What V8 exports for debuggers. */
 int major __asm__("_ZN2v88internal7Version6major_E") = 12;
@@ -37,12 +41,14 @@ NUMBER(class_Script__source__Object, 8)
 NUMBER(class_Script__line_ends__Object, 56)
 NUMBER(scopeinfo_idx_first_vars, 3)
 NUMBER(class_BytecodeArray__data__uintptr_t, 64)
+NUMBER(class_Code__instruction_start__Address, 40)
+NUMBER(class_Code__instruction_size__int, 52)
 
 /* Code enough to be V8's. It never runs. */
 __asm__(".text\nunused: .skip 9 << 20, 0x90\n");
 
-uint64_t closures[DEPTH][8] __attribute__((used, visibility("hidden")));
-static uint64_t maps[5][4], name[512], *source, *table, bytecode[16];
+static uint64_t closures[DEPTH][8];
+static uint64_t maps[6][4], name[512], *source, *table, bytecode[16];
 static uint64_t (*functions)[8], (*scripts)[16];
 static volatile uint64_t turn;
 
@@ -56,17 +62,19 @@ static uint64_t map(int number, uint64_t type)
 	return tagged(maps[number]);
 }
 
-/* Calls itself so many times, with a frame as V8's at each level, and turns at the end of the chain. */
-void deep(uint64_t levels);
-__asm__(".globl deep\n"
+/* Calls itself `levels` times, with a frame like V8's at each level. The last call runs `work`. The code runs at any address. */
+typedef void chain(uint64_t levels, void *closures, void (*work)(void));
+chain deep;
+extern char deep_end[];
+__asm__(".globl deep, deep_end\n"
 	"deep: push %rbp\n mov %rsp, %rbp\n push $1\n"
-	" mov %rdi, %rax\n shl $6, %rax\n lea closures(%rip), %rcx\n lea 1(%rcx, %rax), %rax\n push %rax\n"
+	" mov %rdi, %rax\n shl $6, %rax\n lea 1(%rsi, %rax), %rax\n push %rax\n"
 	" push $0\n push $0\n mov $70, %rax\n shl $32, %rax\n push %rax\n"
 	" dec %rdi\n js 1f\n call deep\n leave\n ret\n"
-	"1: call work\n leave\n ret\n");
+	"1: call *%rdx\n leave\n ret\ndeep_end:\n");
 
 /* Makes each closure one of other functions, again and again. */
-__attribute__((used)) void work(void)
+static void work(void)
 {
 	for (int round = 0; round < 1000; round++) {
 		turn++;
@@ -78,6 +86,20 @@ __attribute__((used)) void work(void)
 static void *memory(size_t size)
 {
 	return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
+/* Returns `deep` behind 256 KB of pointers to objects that may be Codes: of the right type, but of other instructions. */
+static chain *compiled(void)
+{
+	char *made = mmap(NULL, BEFORE + 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t (*codes)[8] = memory(BEFORE / 8 * sizeof(*codes)), of_code = map(5, 206);
+
+	for (uint64_t at = 0; at < BEFORE / 8; at++) {
+		codes[at][0] = of_code - (at & 1);
+		codes[at][5] = (uint64_t)made + 8 * at + 24;
+		((uint64_t *)made)[at] = tagged(codes[at]);
+	}
+	return memcpy(made + BEFORE, (void *)deep, deep_end - (char *)deep);
 }
 
 int main(int argc, char **argv)
@@ -111,6 +133,7 @@ int main(int argc, char **argv)
 		functions[at][4] = tagged(scripts[at % SCRIPTS]);
 		functions[at][6] = at << 32;
 	}
+	chain *calls = argc > 2 ? compiled() : deep;
 	for (;;)
-		deep(DEPTH - 1);
+		calls(DEPTH - 1, closures, work);
 }

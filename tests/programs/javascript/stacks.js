@@ -2,13 +2,15 @@
 // Knows its own stacks. Runs each of some chains of calls for a while, from the outermost function to a leaf that burns CPU. Prints a line of JSON
 // for each chain: the functions of the leaf's stack, innermost first, as [name, file, line]. A line of 0: native.
 //
-//   node stacks.js SECONDS      so many for each chain
+//   node stacks.js SECONDS ROUNDS      so many for each chain, and in each call of its leaf. With few rounds, V8 optimises all functions, and
+//                                      inlines the small ones.
 
 Error.stackTraceLimit = Infinity;
 Error.prepareStackTrace = (_, sites) =>
     sites.map((site) => [site.getFunctionName() ?? '', site.getFileName() ?? '', site.getLineNumber() ?? 0]);
 
 const seconds = Number(process.argv[2] ?? 1);
+const rounds = Number(process.argv[3] ?? 3_000_000);
 let told = null;
 
 // Burns CPU in one line.
@@ -72,6 +74,6 @@ const chains = {
 for (const [name, chain] of Object.entries(chains)) {
     told = null;
     const end = process.cpuUsage().user + seconds * 1e6;
-    while (process.cpuUsage().user < end) chain(3_000_000);
+    while (process.cpuUsage().user < end) for (let calls = 0; calls < 3_000_000 / rounds; calls++) chain(rounds);
     console.log(JSON.stringify([name, told]));
 }

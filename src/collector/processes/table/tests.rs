@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::collector::Batch;
-use crate::collector::processes::functions::Code;
+use crate::collector::processes::functions::{Code, FunctionsRead};
 use crate::collector::processes::proc::{Mapped, MappedList};
 use crate::collector::processes::reader::Reply;
 use crate::collector::wire::perf_records::Identity;
@@ -556,7 +556,10 @@ fn functions_of_interpreters_are_bounded_over_all_processes_and_forks_share_them
     let code = || {
         Code::Python(python::Code { name: "name".repeat(100), file: "/file".repeat(100), first_line: 1, lines: Lines::default() })
     };
-    let functions = |count: u64| (0..count).map(|at| ((at, 1), Some(code()))).collect::<Vec<_>>();
+    let functions = |count: u64| FunctionsRead {
+        functions: (0..count).map(|at| ((at, 1), Some(code()))).collect(),
+        ..FunctionsRead::default()
+    };
     for (number, count) in [(0, 2), (1, 1000)] {
         world.exec(NOBODY + number, "python3");
         world.table.told_functions(NOBODY + number, UserId(NOBODY), functions(count), world.time);
@@ -578,7 +581,10 @@ fn a_users_many_small_processes_take_no_functions_from_anothers_large_one() {
     let mut world = World::new();
     let code =
         || Code::Python(python::Code { name: "name".into(), file: "/file".repeat(100), first_line: 1, lines: Lines::default() });
-    let functions = |count: u64| (0..count).map(|at| ((at, 1), Some(code()))).collect::<Vec<_>>();
+    let functions = |count: u64| FunctionsRead {
+        functions: (0..count).map(|at| ((at, 1), Some(code()))).collect(),
+        ..FunctionsRead::default()
+    };
     for number in 0..100 {
         let (user, count) = if number == 0 { (UserId(0), 1000) } else { (UserId(NOBODY), 20) };
         world.exec(NOBODY + number, "python3");
