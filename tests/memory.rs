@@ -1,9 +1,8 @@
-//! Memory use of a process, read from the kernel: `--memory` bounds the whole profile, and freed memory is returned. These tests
-//! are alone in their program and run one after the other, so that nothing else allocates meanwhile.
+//! Memory use of a process, read from the kernel: `--memory` bounds the whole profile, and freed memory is returned. This is one test: beside a
+//! second one, the threads of the harness would allocate meanwhile, above the memory that is to be returned.
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
-use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Barrier};
 
 use flametop::allocator::{keep_little_memory, release_memory};
 use flametop::profile::{
@@ -12,16 +11,14 @@ use flametop::profile::{
 
 const MB: usize = 1_000_000;
 
-static ALONE: Mutex<()> = Mutex::new(());
-
-/// Waits for the other test, and returns its freed memory to the kernel. Otherwise the next allocations would fill that memory,
-/// and the process would not grow. The end of a thread's arena is returned only if the allocator is set to keep little before the
-/// memory is freed.
-fn alone() -> MutexGuard<'static, ()> {
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+#[test]
+fn freed_memory_goes_back_and_a_profile_stays_within_its_bound() {
+    // The end of the arena is returned only if the allocator is set to keep little before the memory is freed.
     keep_little_memory();
+    what_a_thread_has_freed_goes_back_though_it_lives_on();
+    // Otherwise the next allocations would fill the freed memory, and the process would not grow.
     release_memory();
-    alone
+    millions_of_addresses_stay_within_the_memory_that_was_given();
 }
 
 fn resident() -> usize {
@@ -29,9 +26,7 @@ fn resident() -> usize {
     text.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * rustix::param::page_size()
 }
 
-#[test]
 fn what_a_thread_has_freed_goes_back_though_it_lives_on() {
-    let _alone = alone();
     // After this the allocator would keep twice as much by default.
     drop(std::hint::black_box(vec![1u8; 30 << 20]));
     let before = resident();
@@ -59,9 +54,7 @@ fn what_a_thread_has_freed_goes_back_though_it_lives_on() {
     assert!(most > 40 * MB && after < 8 * MB, "{} MB of {} MB kept", after / MB, most / MB);
 }
 
-#[test]
 fn millions_of_addresses_stay_within_the_memory_that_was_given() {
-    let _alone = alone();
     let limits = Limits { window: u64::MAX, memory: 96 * MB };
     let before = resident();
     let names = Names::bounded(limits.names());
