@@ -270,6 +270,31 @@ fn workers_and_contexts_have_their_functions() {
     }
 }
 
+/// Minified code has functions of the same name in one line.
+#[test]
+fn functions_of_one_line_are_told_apart() {
+    const MINIFIED: &str = "/* */const a={t(n){let s=0;for(let i=0;i<n;i++)s+=i;return s}},b={t(n){let s=1;for(let i=0;i<n;i++)s^=i;return s}};for(const e=Date.now()+2e3;Date.now()<e;){a.t(1e6);b.t(1e6)}";
+    let _alone = alone();
+    let place = tempfile::tempdir().unwrap();
+    let program = place.path().join("minified.js");
+    std::fs::write(&program, MINIFIED).unwrap();
+    for node in nodes() {
+        let folded = place.path().join("x.folded");
+        let record = ["record", "-F", "499", "--places", "--force", "-o", folded.to_str().unwrap(), "--"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flametop"));
+        let recorded = command.args(record).arg(&node.path).arg(&program).output().unwrap();
+        assert!(recorded.status.success(), "this test needs root: {}", String::from_utf8_lossy(&recorded.stderr));
+        let folded = std::fs::read_to_string(&folded).unwrap();
+        // Where their parameters begin, as in V8's own profiles.
+        for function in ["t(n){let s=0", "t(n){let s=1"] {
+            let column = MINIFIED.find(function).unwrap() + 2;
+            let name = format!("t ({}:1:{column})_[s]", program.display());
+            let samples = folded.lines().filter(|line| line.contains(&name)).count();
+            assert!(samples > 0, "{}: no {name} in\n{folded}", node.version);
+        }
+    }
+}
+
 /// V8's own profiler, in the same process at the same time, sees the same functions with the same shares.
 #[test]
 fn functions_have_the_shares_that_v8_sees() {

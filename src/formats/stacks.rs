@@ -6,7 +6,8 @@ use crate::formats::FormatError;
 use crate::formats::about::About;
 use crate::formats::reading::{DEEPEST, Destination, Opened, frame_at};
 use crate::profile::{
-    Cpu, EventSource, EventStatus, FrameId, FrameKind, Sample, StackId, Tgid, Thread, ThreadIndex, Tid, Timestamp, Unit, sanitize,
+    Begin, Cpu, EventSource, EventStatus, FrameId, FrameKind, Sample, StackId, Tgid, Thread, ThreadIndex, Tid, Timestamp, Unit,
+    sanitize,
 };
 
 /// The samples that are being read.
@@ -31,8 +32,9 @@ pub(super) struct Stacks<'a, 'b> {
 pub(super) struct Place<'a> {
     /// Its file, or the object that holds its code.
     pub(super) file: &'a str,
-    /// The line where the function begins.
+    /// The line where the function begins, and the column.
     pub(super) function: Option<u32>,
+    pub(super) column: Option<u32>,
     pub(super) line: Option<u32>,
 }
 
@@ -66,7 +68,7 @@ impl<'a, 'b> Stacks<'a, 'b> {
         let (name, file) = (sanitize(name), sanitize(place.file));
         let short = if matches!(kind, FrameKind::Script(_)) { &file } else { file.rsplit('/').next().unwrap_or_default() };
         let object = match place.function {
-            Some(line) if !short.is_empty() => format!("{short}:{line}"),
+            Some(line) if !short.is_empty() => Begin { file: short, line, column: place.column }.to_string(),
             _ => short.to_owned(),
         };
         let label = names.labels.intern(&name, &object, kind);

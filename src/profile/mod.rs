@@ -20,6 +20,7 @@ pub use ids::{
 };
 pub use kernel::{AskKernel, KernelSymbol};
 pub use listing::{Listing, Row, RowWeights, Rows, SourceLocation, hottest_line};
+pub use names::begin::Begin;
 pub use names::folding::Folding;
 pub use names::frame::Frame;
 pub use names::labels::{FrameKind, Label, LabelTable};

@@ -12,7 +12,7 @@ use super::kernel_entries::KernelEntries;
 use super::v8_memory::{Asked, Calls};
 use crate::collector::wire::records::UserFrame;
 use crate::collector::wire::script::{Script, ScriptEnd, ScriptFrame};
-use crate::profile::{FrameId, FrameKind, LabelId, Language, Names, UserId};
+use crate::profile::{Begin, FrameId, FrameKind, LabelId, Language, Names, UserId};
 use crate::runtimes::python::Layout;
 use crate::runtimes::{RuntimeBytes, v8};
 
@@ -371,21 +371,21 @@ pub(super) const MAX_RUNTIMES: usize = 4096;
 /// The processes in the map `runtimes`.
 pub(crate) type Runtimes = KernelEntries<u32, RuntimeBytes>;
 
-/// Returns the label of a function: its name, its file, and the line where it begins. File and line distinguish functions with the same name.
+/// Returns the label of a function: its name, its file, and where it begins. File, line and column distinguish functions with the same name: minified
+/// code has thousands in a line.
 pub(super) fn label_of(names: &Names, user: UserId, code: &Code) -> LabelId {
-    let (name, first_line, language) = match code {
-        Code::Python(code) => (&code.name, code.first_line, Language::Python),
-        Code::JavaScript(function) => (&function.name, function.first_line, Language::JavaScript),
+    let (name, line, column, language) = match code {
+        Code::Python(code) => (&code.name, code.first_line, None, Language::Python),
+        Code::JavaScript(function) => (&function.name, function.first_line, Some(function.first_column), Language::JavaScript),
     };
-    let place = match (code.file(), first_line) {
-        (None, _) if language == Language::JavaScript => String::new(),
-        (file, 0) if language == Language::JavaScript => file.unwrap_or_default().to_owned(),
-        (file, line) => format!("{}:{line}", file.unwrap_or_default()),
-    };
-    let short = place.rsplit('/').next().unwrap_or_default();
+    let file = code.file().unwrap_or_default();
+    let is_known = language != Language::JavaScript || !file.is_empty() && line > 0;
+    let begin = |column| if is_known { Begin { file, line, column }.to_string() } else { file.to_owned() };
+    let short = begin(None);
+    let short = short.rsplit('/').next().unwrap_or_default();
     let nameless = || if short.is_empty() { "(anonymous)".to_owned() } else { format!("(anonymous {short})") };
     let name = if name.is_empty() { Cow::Owned(nameless()) } else { Cow::Borrowed(&**name) };
-    names.labels.intern_for(user, &name, &place, FrameKind::Script(language))
+    names.labels.intern_for(user, &name, &begin(column), FrameKind::Script(language))
 }
 
 /// Returns the frame of functions that were not read, because their user had too many or the answer came too late.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::formats::options::SaveOptions;
 use crate::formats::{FormatError, Part};
-use crate::profile::{CallTree, FrameId, FrameKind, LabelId, NodeId, Unit};
+use crate::profile::{Begin, CallTree, FrameId, FrameKind, LabelId, NodeId, Unit};
 
 use crate::formats::reading::DEEPEST;
 
@@ -34,6 +34,7 @@ struct Frame {
     name: String,
     file: Option<String>,
     line: Option<f64>,
+    col: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -84,8 +85,8 @@ pub(super) fn read(document: Document, stacks: &mut Stacks<'_, '_>) -> Result<()
         .frames
         .iter()
         .map(|frame| {
-            let line = line(frame.line);
-            let place = Place { file: frame.file.as_deref().unwrap_or_default(), function: line, line };
+            let (column, line) = (line(frame.col), line(frame.line));
+            let place = Place { file: frame.file.as_deref().unwrap_or_default(), function: line, column, line };
             stacks.frame(&frame.name, place, FrameKind::User)
         })
         .collect();
@@ -162,6 +163,8 @@ struct WrittenFrame<'a> {
     file: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    col: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -195,10 +198,10 @@ pub(in crate::formats) fn write(part: Part<'_>, options: &SaveOptions, out: &mut
     let mut frame = |label: LabelId| {
         *numbers.entry(label).or_insert_with(|| {
             let (name, object) = labels.words(label);
-            // Functions of interpreters have their file and line as their object: `views.py:12`.
-            let place = object.rsplit_once(':').and_then(|(file, line)| Some((file, Some(line.parse().ok()?))));
-            let (file, line) = place.unwrap_or((object, None));
-            frames.push(WrittenFrame { name, file, line });
+            frames.push(match Begin::parse(object) {
+                Some(Begin { file, line, column }) => WrittenFrame { name, file, line: Some(line), col: column },
+                None => WrittenFrame { name, file: object, line: None, col: None },
+            });
             u32::try_from(frames.len() - 1).unwrap_or(u32::MAX)
         })
     };

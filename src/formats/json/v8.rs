@@ -53,6 +53,7 @@ struct CallFrame {
     url: String,
     /// From 0.
     line_number: Option<f64>,
+    column_number: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -165,7 +166,7 @@ fn difference(pair: &[f64]) -> f64 {
 fn flatten(head: OldNode, nodes: &mut Vec<Node>) {
     let mut waiting = vec![head];
     while let Some(OldNode { id, function_name, url, line_number, hit_count, children }) = waiting.pop() {
-        let call_frame = CallFrame { function_name, url, line_number: line_number.map(|line| line - 1.0) };
+        let call_frame = CallFrame { function_name, url, line_number: line_number.map(|line| line - 1.0), column_number: None };
         let ids = children.iter().map(|child| child.id).collect();
         nodes.push(Node { id, call_frame, hit_count, children: ids, parent: None });
         waiting.extend(children);
@@ -265,16 +266,21 @@ fn stacks_of(nodes: &[Node], stacks: &mut Stacks<'_, '_>) -> FxHashMap<u64, Stac
         nodes.iter().filter(|node| !is_callee.contains_key(&node.id)).map(|node| (node.id, root, 0)).collect();
     while let Some((id, caller, depth)) = waiting.pop() {
         let Some(node) = by_id.get(&id).filter(|_| depth < DEEPEST && !found.contains_key(&id)) else { continue };
-        let CallFrame { function_name, url, line_number } = &node.call_frame;
+        let CallFrame { function_name, url, line_number, column_number } = &node.call_frame;
         let stack = if function_name == "(root)" {
             caller
         } else {
             // `(program)`, `(idle)` and `(garbage collector)` are no functions.
             let kind = if function_name.starts_with('(') { FrameKind::Unknown } else { FrameKind::Script(Language::JavaScript) };
             let name = if function_name.is_empty() { "(anonymous)" } else { function_name };
-            let line = line_number.filter(|line| (0.0..1e9).contains(line)).map(|line| line as u32 + 1);
-            let frame =
-                stacks.frame(name, Place { file: url.strip_prefix("file://").unwrap_or(url), function: line, line }, kind);
+            let number =
+                |number: &Option<f64>| number.filter(|number| (0.0..1e9).contains(number)).map(|number| number as u32 + 1);
+            let (line, column) = (number(line_number), number(column_number));
+            let frame = stacks.frame(
+                name,
+                Place { file: url.strip_prefix("file://").unwrap_or(url), function: line, column, line },
+                kind,
+            );
             stacks.child(caller, frame)
         };
         found.insert(id, stack);

@@ -375,7 +375,7 @@ impl<'a> Reader<'a, '_, '_> {
             let place = match &*file {
                 _ if is_native && !path.is_empty() => Place { file: &path, ..Place::default() },
                 "" => Place { file: &path, ..Place::default() },
-                file => Place { file, function: of(number(function, 4)), line: of(number(line, 2)) },
+                file => Place { file, function: of(number(function, 4)), column: None, line: of(number(line, 2)) },
             };
             let kind = if at > 0 && kind == FrameKind::User { FrameKind::Inlined } else { kind };
             let name = if name.is_empty() { "[unknown]" } else { &*name };

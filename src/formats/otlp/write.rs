@@ -13,8 +13,8 @@ use crate::formats::about::About;
 use crate::formats::protobuf::Message;
 use crate::formats::sink::{Cursor, Numbers, Sink};
 use crate::profile::{
-    BuildId, EventSource, Folding, Frame, FrameId, FrameKind, LabelId, Names, Processes, Profile, Sample, StackId, ThreadIndex,
-    Unit,
+    Begin, BuildId, EventSource, Folding, Frame, FrameId, FrameKind, LabelId, Names, Processes, Profile, Sample, StackId,
+    ThreadIndex, Unit,
 };
 
 /// Frames that are left out: readers could not fold them.
@@ -173,12 +173,12 @@ impl Dictionary {
         Some(self.locations.number(Location { mapping, kind, lines }))
     }
 
-    /// Returns the function of a label, and the line that runs. Functions of interpreters have their file and line as their object.
+    /// Returns the function of a label, and the line that runs.
     fn line(&mut self, names: &Names, label: LabelId, script: Option<(&str, u32)>) -> (u32, u32) {
         let (name, object) = names.labels.words(label);
-        let place = object.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<u32>().ok()?)));
-        let file = script.map(|(path, _)| path).or(place.map(|(file, _)| file)).unwrap_or_default();
-        let row = (self.text(name), self.text(file), place.map_or(0, |(_, line)| line));
+        let begin = Begin::parse(object);
+        let file = script.map(|(path, _)| path).or(begin.map(|begin| begin.file)).unwrap_or_default();
+        let row = (self.text(name), self.text(file), begin.map_or(0, |begin| begin.line));
         (self.functions.number(row), script.map_or(0, |(_, line)| line))
     }
 }

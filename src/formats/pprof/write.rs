@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::formats::options::SaveOptions;
 use crate::formats::protobuf::Message;
 use crate::formats::{FormatError, Part};
-use crate::profile::{CallTree, FrameKind, LabelId, NodeId, Unit};
+use crate::profile::{Begin, CallTree, FrameKind, LabelId, NodeId, Unit};
 
 /// Writes a part of a tree: a sample for each node where samples end. Names, files, inlined functions and the kernel have their places in
 /// the format; processes are frames.
@@ -189,10 +189,9 @@ impl<'a> Writer<'a> {
         let number = self.functions.len() as u64 + 1;
         let label = self.part.labels.get(id);
         let name = self.text(label.map_or("?", |label| &label.name));
-        // The place of a function of a language is `file:line`.
-        let place =
-            label.filter(|label| matches!(label.kind, FrameKind::Script(_))).and_then(|label| label.object.rsplit_once(':'));
-        let (file, line) = place.map_or(("", 0), |(file, line)| (file, line.parse().unwrap_or(0)));
+        let begin =
+            label.filter(|label| matches!(label.kind, FrameKind::Script(_))).and_then(|label| Begin::parse(&label.object));
+        let (file, line) = begin.map_or(("", 0), |begin| (begin.file, begin.line.into()));
         let file = self.text(file);
         let mut function = Message::default();
         for (field, value) in [(1, number), (2, name), (3, name), (4, file), (5, line)] {

@@ -87,8 +87,8 @@ impl FrameKind {
 pub struct Label {
     /// Safe to print: no control characters, at most 4,096 characters.
     pub name: Arc<str>,
-    /// The object's short name (`libc.so.6`, `kernel`); empty where there is none. For a function of a [language](Language), the path of its file and the line
-    /// where it begins: many files have the same name.
+    /// The object's short name (`libc.so.6`, `kernel`); empty where there is none. For a function of a [language](Language), the path of its file and
+    /// the [place](super::begin::Begin) where it begins: many files have the same name.
     pub object: Arc<str>,
     /// The kind of the frame.
     pub kind: FrameKind,

@@ -1,5 +1,6 @@
 //! Names: the objects, frames and labels that all rooms share, and the limit of their memory.
 
+pub(crate) mod begin;
 pub(crate) mod budget;
 pub(crate) mod folding;
 pub(crate) mod frame;

@@ -31,6 +31,8 @@ pub struct Function {
     pub file: String,
     /// The line where it begins. 0: not known.
     pub first_line: u32,
+    /// The column where its parameters begin. 0: not known.
+    pub first_column: u32,
     /// The lines of its instructions.
     pub lines: Lines,
     /// Whether it is in no script: V8 itself has it, as `Array.prototype.map`.
@@ -131,20 +133,28 @@ impl<'a, M: Memory> Reader<'a, M> {
         let script = self.heap.field(shared, layout.shared_script)?;
         let has_script = self.heap.type_of(script) == Some(layout.type_script);
         if !has_script {
-            return Some(Function { name, file: String::new(), first_line: 0, lines: Lines::default(), is_builtin: true });
+            return Some(Function {
+                name,
+                file: String::new(),
+                first_line: 0,
+                first_column: 0,
+                lines: Lines::default(),
+                is_builtin: true,
+            });
         }
         let file = self.heap.field(script, layout.script_name).filter(|name| self.heap.is_string(*name));
         let file = file.and_then(|name| self.heap.text(name, MAX_FILE)).unwrap_or_default();
         // Modules are called by URL.
         let file = file.strip_prefix("file://").map_or(file.clone(), str::to_owned);
         let positions = self.positions(shared);
-        let (mut first_line, mut lines) = (0, Lines::default());
+        let (mut begin, mut lines) = (None, Lines::default());
         let heap = self.heap;
         if let Some(mut source) = self.known.sources.of(heap, script, &mut self.left) {
-            first_line = scope.begin.and_then(|begin| source.line_of(begin)).unwrap_or(0);
+            begin = scope.begin.and_then(|begin| source.line_of(begin).zip(source.column_of(begin)));
             lines = positions.map(|table| Lines::read(&heap, table, &mut source)).unwrap_or_default();
         }
-        Some(Function { name, file, first_line, lines, is_builtin: false })
+        let (first_line, first_column) = begin.unwrap_or_default();
+        Some(Function { name, file, first_line, first_column, lines, is_builtin: false })
     }
 
     /// Reads a ScopeInfo:

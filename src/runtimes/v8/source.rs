@@ -66,16 +66,45 @@ impl Sources {
 impl<M: Memory> Source<'_, M> {
     /// Returns the line of a position.
     pub(super) fn line_of(&mut self, position: u32) -> Option<u32> {
-        let number = position.min(self.flat.length) / BLOCK;
+        let (number, within) = self.block_of(position);
+        let ends = self.ends(number)?.partition_point(|end| *end < within);
+        let before = *self.before.get(number as usize)?;
+        Some(self.first.saturating_add(before).saturating_add(u32::try_from(ends).ok()?))
+    }
+
+    /// Returns the column of a position, from 1.
+    pub(super) fn column_of(&mut self, position: u32) -> Option<u32> {
+        let (number, within) = self.block_of(position);
+        let ends = self.ends(number)?;
+        let begin = match ends.partition_point(|end| *end < within).checked_sub(1) {
+            Some(last) => number * BLOCK + u32::try_from(*ends.get(last)?).ok()? + 1,
+            // The line begins in an earlier block: the last one with a line end.
+            None => {
+                let before = *self.before.get(number as usize)?;
+                match self.before.partition_point(|ends| *ends < before).checked_sub(1) {
+                    Some(block) => {
+                        let block = u32::try_from(block).ok()?;
+                        block * BLOCK + u32::try_from(self.ends(block)?.iter().rfind(|end| **end < BLOCK as usize)? + 1).ok()?
+                    }
+                    None => 0,
+                }
+            }
+        };
+        Some(position.min(self.flat.length).saturating_sub(begin) + 1)
+    }
+
+    fn block_of(&self, position: u32) -> (u32, usize) {
+        let position = position.min(self.flat.length);
+        (position / BLOCK, (position % BLOCK) as usize)
+    }
+
+    /// Returns where lines end in a block, and with the first character of the next one.
+    fn ends(&mut self, number: u32) -> Option<&[usize]> {
         if self.block.as_ref().is_none_or(|(known, _)| *known != number) {
             let text = characters(self.heap, self.flat, number * BLOCK, BLOCK + 1)?;
             self.block = Some((number, (0..text.len()).filter(|at| is_end(&text, *at)).collect()));
         }
-        let (_, block) = self.block.as_ref()?;
-        let within = (position.min(self.flat.length) % BLOCK) as usize;
-        let ends = block.partition_point(|end| *end < within);
-        let before = *self.before.get(number as usize)?;
-        Some(self.first.saturating_add(before).saturating_add(u32::try_from(ends).ok()?))
+        self.block.as_ref().map(|(_, ends)| &**ends)
     }
 }
 
@@ -148,6 +177,11 @@ mod tests {
     }
 
     fn lines(text: &str) -> Vec<u32> {
+        of_each(text, |source, position| source.line_of(position))
+    }
+
+    /// Returns an answer for each position.
+    fn of_each(text: &str, answer: impl Fn(&mut Source<'_, Script>, u32) -> Option<u32>) -> Vec<u32> {
         let value = |name: &str| {
             Some(match name {
                 name if name.contains("instance_type") => 12,
@@ -161,7 +195,7 @@ mod tests {
         let mut sources = Sources::default();
         let mut left = 1 << 20;
         let mut source = sources.of(Heap { memory: &memory, layout: &layout }, 0x1001, &mut left).unwrap();
-        (0..=memory.0.len() as u32).map(|position| source.line_of(position).unwrap()).collect()
+        (0..=memory.0.len() as u32).map(|position| answer(&mut source, position).unwrap()).collect()
     }
 
     #[test]
@@ -169,6 +203,20 @@ mod tests {
         // The script begins at line 5 of its file.
         assert_eq!(lines("a\nb\r\nc\rd\u{2028}e"), [5, 5, 6, 6, 6, 7, 7, 8, 8, 9, 9]);
         assert_eq!(lines(""), [5]);
+    }
+
+    #[test]
+    fn columns_count_from_the_begin_of_the_line() {
+        let columns = |text: &str| of_each(text, |source, position| source.column_of(position));
+        assert_eq!(columns("a\nb\r\nc\rd\u{2028}e"), [1, 2, 1, 2, 3, 1, 2, 1, 2, 1, 2]);
+        for before in [0, 4094, 4095, 4096, 4097] {
+            for end in ["\n", "\r\n", "\r"] {
+                let columns = columns(&["x".repeat(before), end.to_owned(), "y".repeat(5000)].concat());
+                let begin = before + end.len();
+                assert!((0..begin).all(|at| columns[at] == at as u32 + 1), "{before} {end:?}");
+                assert!((begin..columns.len()).all(|at| columns[at] == (at - begin) as u32 + 1), "{before} {end:?}");
+            }
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::formats::FormatError;
-use crate::profile::{FrameId, FrameKind, Language, StackId, Unit};
+use crate::profile::{Begin, FrameId, FrameKind, Language, StackId, Unit};
 
 use super::{Meta, Number, nanoseconds, nonsense};
 use crate::formats::stacks::{Place, Stacks};
@@ -112,13 +112,8 @@ fn split(text: &str) -> (&str, Place<'_>) {
     if let Some(object) = place.strip_prefix("in ") {
         return (name, Place { file: object, ..Place::default() });
     }
-    let number = |text: &str| text.parse::<u32>().ok().filter(|number| *number > 0);
-    let Some((before, last)) = place.rsplit_once(':') else { return whole };
-    let Some(last) = number(last) else { return whole };
-    match before.rsplit_once(':').and_then(|(file, line)| Some((file, number(line)?))) {
-        Some((file, line)) => (name, Place { file, function: Some(line), line: None }),
-        None => (name, Place { file: before, function: Some(last), line: None }),
-    }
+    let Some(Begin { file, line, column }) = Begin::parse(place) else { return whole };
+    (name, Place { file, function: Some(line), column, line: None })
 }
 
 #[cfg(test)]
@@ -128,14 +123,14 @@ mod tests {
     #[test]
     fn the_text_of_a_frame_has_a_name_and_a_place() {
         let of = |text| {
-            let (name, Place { file, function, .. }) = split(text);
-            (name, file, function)
+            let (name, Place { file, function, column, .. }) = split(text);
+            (name, file, function, column)
         };
-        assert_eq!(of("draw (app.js:12:5)"), ("draw", "app.js", Some(12)));
-        assert_eq!(of("draw (http://a:80/app.js:12)"), ("draw", "http://a:80/app.js", Some(12)));
-        assert_eq!(of("malloc (in libc.so.6)"), ("malloc", "libc.so.6", None));
-        assert_eq!(of("(root)"), ("(root)", "", None));
-        assert_eq!(of("f (int)"), ("f (int)", "", None));
-        assert_eq!(of("0x7fff1234"), ("0x7fff1234", "", None));
+        assert_eq!(of("draw (app.js:12:5)"), ("draw", "app.js", Some(12), Some(5)));
+        assert_eq!(of("draw (http://a:80/app.js:12)"), ("draw", "http://a:80/app.js", Some(12), None));
+        assert_eq!(of("malloc (in libc.so.6)"), ("malloc", "libc.so.6", None, None));
+        assert_eq!(of("(root)"), ("(root)", "", None, None));
+        assert_eq!(of("f (int)"), ("f (int)", "", None, None));
+        assert_eq!(of("0x7fff1234"), ("0x7fff1234", "", None, None));
     }
 }

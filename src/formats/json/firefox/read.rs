@@ -55,6 +55,7 @@ struct FunctionTable {
     file_name: Vec<Option<u32>>,
     source: Vec<Option<u32>>,
     line_number: Vec<Option<f64>>,
+    column_number: Vec<Option<f64>>,
     resource: Vec<Option<i64>>,
     /// From version 75: 4 for a function with a resource, 8 with a source.
     flags: Vec<u32>,
@@ -217,7 +218,9 @@ impl Tables {
         };
         let place = match file {
             Some(file) => {
-                Place { file, function: line(at(&functions.line_number, function)), line: line(at(&table.line, frame)) }
+                let of = |column| line(at(column, function));
+                let (function, column) = (of(&functions.line_number), of(&functions.column_number));
+                Place { file, function, column, line: line(at(&table.line, frame)) }
             }
             None => Place { file: object.unwrap_or_default(), ..Place::default() },
         };

@@ -15,7 +15,7 @@ use crate::formats::FormatError;
 use crate::formats::about::About;
 use crate::formats::sink::{Cursor, Numbers, Sink};
 use crate::profile::{
-    Folding, Frame, FrameId, FrameKind, LabelId, Names, Processes, Profile, Sample, StackId, Thread, ThreadIndex, Unit,
+    Begin, Folding, Frame, FrameId, FrameKind, LabelId, Names, Processes, Profile, Sample, StackId, Thread, ThreadIndex, Unit,
 };
 
 /// The version whose tables are written.
@@ -79,6 +79,7 @@ struct Function {
     /// The object that holds its code. −1: none.
     resource: i64,
     line: Option<u32>,
+    column: Option<u32>,
     is_script: bool,
 }
 
@@ -111,10 +112,9 @@ impl Tables {
         let (text, object) = names.labels.words(label);
         let kind = names.labels.get(label).map_or(FrameKind::Unknown, |label| label.kind);
         let name = self.text(text);
-        // Functions of interpreters have their file and line as their object: `views.py:12`.
-        let place = object.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<u32>().ok()?)));
+        let begin = Begin::parse(object);
         let (mut source, mut resource) = (None, -1);
-        if let Some((file, _)) = script.or(place) {
+        if let Some(file) = script.map(|(file, _)| file).or(begin.map(|begin| begin.file)) {
             let file = self.text(file);
             source = Some(number(&mut self.sources, &mut self.source, file));
         } else if !object.is_empty() {
@@ -126,7 +126,8 @@ impl Tables {
             }
         }
         let is_script = matches!(kind, FrameKind::Script(_) | FrameKind::Jit);
-        let function = Function { name, source, resource, line: place.map(|(_, line)| line), is_script };
+        let (line, column) = (begin.map(|begin| begin.line), begin.and_then(|begin| begin.column));
+        let function = Function { name, source, resource, line, column, is_script };
         let function = number(&mut self.functions, &mut self.function, function);
         let category = CATEGORIES.iter().position(|(known, ..)| *known == kind).unwrap_or(0);
         let row = Row { function, line: script.map(|(_, line)| line), category, is_inlined: kind == FrameKind::Inlined };
@@ -506,7 +507,7 @@ impl Tables {
                 resource: function.iter().map(|row| row.resource).collect(),
                 source: function.iter().map(|row| row.source).collect(),
                 line_number: function.iter().map(|row| row.line).collect(),
-                column_number: vec![None; function.len()],
+                column_number: function.iter().map(|function| function.column).collect(),
             },
             resource_table: ResourceColumns {
                 length: self.resource.len(),
