@@ -126,7 +126,7 @@ fn javascript(input: &[u8]) {
         let at = 2 * v8::Layout::SYMBOLS.iter().position(|symbol| *symbol == name)?;
         numbers.get(at..)?.first_chunk().map(|number| i32::from(u16::from_le_bytes(*number)))
     };
-    let Some(layout) = v8::Layout::of(number).filter(|_| !bytes.is_empty()) else { return };
+    let Some(layout) = v8::Layout::of(number).ok().filter(|_| !bytes.is_empty()) else { return };
     let memory = Image { leads_inside: flags & 1 == 1, base: u64::from_le_bytes(base) & !3, bytes };
     layout.add_to(&mut [0; size_of::<RuntimeBytes>()]);
     let mut known = v8::Known::default();

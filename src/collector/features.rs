@@ -297,19 +297,21 @@ fn is_of_another(tgid: u32) -> bool {
 /// Checks whether the memory of other processes may be read. A process may forbid it for itself (init does on some machines), so one that
 /// allows it is enough.
 fn python_functions() -> Feature {
-    let remedy = "Python functions have no names. Needs CAP_SYS_PTRACE, and the sysctl kernel.yama.ptrace_scope below 3.";
+    let remedy = "Functions of Python and JavaScript have no names. Needs CAP_SYS_PTRACE, and the sysctl kernel.yama.ptrace_scope below 3.";
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let tried = numbers.filter(|tgid| is_of_another(*tgid)).take(TRIED).map(|tgid| fs::File::open(format!("/proc/{tgid}/mem")));
     let refused = || Err(io::Error::from(io::ErrorKind::PermissionDenied));
     match tried.reduce(|best, next| if best.is_ok() { best } else { next }).unwrap_or_else(refused) {
-        Ok(_) => feature("Python functions", Support::Good, "CPython 3.7 to 3.15, from the memory of programs", ""),
-        Err(error) => feature(
-            "Python functions",
-            Support::Limited,
-            format!("the memory of other processes cannot be read: {error}"),
-            remedy,
+        Ok(_) => feature(
+            "languages",
+            Support::Good,
+            "CPython 3.7 to 3.15, V8 9.4 to 14.6 (Node.js 16 to 26), from the memory of programs",
+            "",
         ),
+        Err(error) => {
+            feature("languages", Support::Limited, format!("the memory of other processes cannot be read: {error}"), remedy)
+        }
     }
 }
 

@@ -54,6 +54,7 @@ pub use crate::collector::wire::records::Walked;
 use crate::collector::wire::records::{DUMP_REFUSED, HAS_DUMP, Record};
 use crate::object::io_timeout::{self, FailureDomain};
 use crate::profile::{EventSource, EventStatus, Names, Processes, Tgid, Timestamp};
+pub use crate::runtimes::v8::{Unfit, Version};
 pub use probes::{Backtrace, EventRequest, EventSpec};
 use probes::{Probes, Refused};
 use requests::Requests;
@@ -449,6 +450,11 @@ impl Collector {
     /// Returns the outcome for the functions of interpreters.
     pub fn scripts(&self) -> ScriptCounts {
         self.table.script_counts()
+    }
+
+    /// Returns the known files with V8, each with its version, or with the symbol that it lacks.
+    pub fn engines(&self) -> Vec<(Arc<str>, Result<Version, Unfit>)> {
+        self.table.engines()
     }
 
     /// Returns the processes whose data could not be read, and related counts.

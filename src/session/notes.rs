@@ -1,6 +1,6 @@
 //! Lines for the health view: the state of unwind tables, and processes that could not be read.
 
-use crate::collector::{Collector, DumpCounts, ObjectState, ScriptCounts, Unread};
+use crate::collector::{Collector, DumpCounts, ObjectState, ScriptCounts, Unfit, Unread, Version};
 use crate::profile::sanitize;
 use crate::ui::format_grouped;
 
@@ -43,6 +43,7 @@ pub(super) fn of_tables(collector: &Collector, without: &[String]) -> Vec<String
     }
     lines.extend(of_dumps(&collector.dumps()));
     lines.extend(of_scripts(&collector.scripts()));
+    lines.extend(collector.engines().iter().map(|(path, found)| of_engine(path, *found)));
     let partial = collector.objects().into_iter().filter_map(|object| match object.state {
         ObjectState::Without(_) => None,
         ObjectState::Ready(summary) if summary.covered < summary.text / 2 => {
@@ -127,6 +128,19 @@ fn of_scripts(scripts: &ScriptCounts) -> Vec<String> {
     lines
 }
 
+/// Describes a file that contains V8.
+fn of_engine(path: &str, found: Result<Version, Unfit>) -> String {
+    let path = sanitize(path);
+    let remedy = "its functions are named only if it runs with --perf-basic-prof";
+    match found {
+        Ok(version) => format!("functions of JavaScript are found in V8 {version} of {path}"),
+        Err(Unfit { version, missing: None }) => format!("V8 {version} of {path} is older than V8 9: {remedy}"),
+        Err(Unfit { version, missing: Some(symbol) }) => {
+            format!("V8 {version} of {path} does not export v8dbg_{symbol}: {remedy}")
+        }
+    }
+}
+
 /// Describes processes whose samples have no user frames because their data could not be read.
 pub(super) fn of_unread(unread: &Unread) -> Vec<String> {
     let mut lines = Vec::new();
@@ -164,6 +178,17 @@ pub(super) fn of_unread(unread: &Unread) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_version_of_v8_is_told_or_what_it_lacks() {
+        let version = Version { major: 12, minor: 4, build: 254 };
+        assert_eq!(of_engine("/bin/node", Ok(version)), "functions of JavaScript are found in V8 12.4.254 of /bin/node");
+        let unfit = |missing| of_engine("/bin/node", Err(Unfit { version, missing }));
+        let remedy = "its functions are named only if it runs with --perf-basic-prof";
+        assert_eq!(unfit(None), format!("V8 12.4.254 of /bin/node is older than V8 9: {remedy}"));
+        let lacks = format!("V8 12.4.254 of /bin/node does not export v8dbg_type_Script__SCRIPT_TYPE: {remedy}");
+        assert_eq!(unfit(Some("type_Script__SCRIPT_TYPE")), lacks);
+    }
 
     #[test]
     fn samples_that_lack_python_functions_tell_how_many_they_have() {

@@ -5,8 +5,10 @@
 //!                                                   └─► yes ─► struct runtime into the map `runtimes`     BPF finds functions from now on
 //! ```
 //!
-//! A file is recognised by its symbols, whatever its name. They are read once for each file and user. Processes that map a known file wait for
+//! A file is recognised by its symbols, whatever its name. They are read once for each file and owner. Processes that map a known file wait for
 //! nothing. If the file cannot be read, because its process is gone, the next process asks again.
+
+use std::sync::Arc;
 
 use super::interpreter::MappedPart;
 use super::mapped_build_id::MappedFile;
@@ -17,8 +19,28 @@ use super::state::{Known, UNKNOWN_USER};
 use super::table::ProcessTable;
 use crate::collector::wire::perf_records::Identity;
 use crate::profile::UserId;
+use crate::runtimes::v8::{Unfit, Version};
+
+/// Most files with V8 that one list has.
+const MAX_TOLD: usize = 10;
 
 impl ProcessTable {
+    /// Returns the mapped files with V8, each with its version, or with the symbol that it lacks.
+    pub(crate) fn engines(&self) -> Vec<(Arc<str>, Result<Version, Unfit>)> {
+        let mut found: Vec<(Arc<str>, Result<Version, Unfit>)> = Vec::new();
+        for (path, engine) in self.files.engines() {
+            let about = match engine {
+                Engine::V8(layout) => Ok(layout.version),
+                Engine::Unfit(unfit) => Err(*unfit),
+                Engine::Unknown | Engine::Asked | Engine::None => continue,
+            };
+            if found.len() < MAX_TOLD && !found.iter().any(|(known, other)| **known == **path && *other == about) {
+                found.push((Arc::clone(path), about));
+            }
+        }
+        found
+    }
+
     /// Finds out whether a process has V8, once for all its mappings.
     pub(super) fn want_engine(&mut self, tgid: u32, now: u64) {
         let Some(state) = self
@@ -28,12 +50,14 @@ impl ProcessTable {
         else {
             return;
         };
+        // Only a sample tells it.
+        let Some(whose) = state.files.map(|files| (files, state.user)) else { return };
         let (mut found, mut waits) = (None, false);
         for mapping in state.mappings.iter().filter(|mapping| mapping.may_hold_engine()) {
             let Some(file) = self.files.get_mut(mapping.file) else { continue };
-            match (file.engine(state.user), file.identity) {
+            match (file.engine(whose), file.identity) {
                 (Engine::V8(layout), _) => found = Some((layout, file.path.clone())),
-                (Engine::None, _) => {}
+                (Engine::None | Engine::Unfit(_), _) => {}
                 (Engine::Asked, _) => waits = true,
                 (Engine::Unknown, identity) => {
                     waits = true;
@@ -43,7 +67,7 @@ impl ProcessTable {
                     if !is_allowed {
                         continue;
                     }
-                    file.set_engine(state.user, Engine::Asked);
+                    file.set_engine(whose, Engine::Asked);
                     let inode = match identity {
                         Identity::Inode(inode) => Some(inode),
                         Identity::BuildId(_) => None,
@@ -55,7 +79,7 @@ impl ProcessTable {
                         tgid,
                         life: state.life,
                         user: state.user,
-                        what: What::Engine(index, Box::new(part)),
+                        what: What::Engine(index, whose.0, Box::new(part)),
                     });
                 }
             }

@@ -14,7 +14,7 @@ use super::mapped_build_id::Missing;
 use crate::collector::wire::perf_records::Identity;
 use crate::object::open::own_files;
 use crate::profile::{BuildId, FileNamespace, ObjectId, UserId};
-use crate::runtimes::v8::Layout;
+use crate::runtimes::v8::{Layout, Unfit};
 
 /// Most executable mappings that are kept for one process: the kernel's default of `vm.max_map_count`. More can only appear when
 /// mappings were removed, which perf does not report.
@@ -44,24 +44,24 @@ pub(crate) struct File {
     pub(crate) objects: ObjectsOfFile,
     /// Its build id, if the kernel reported only device and inode.
     pub(crate) build_id: BuildIdOf,
-    /// Whether it contains V8, as processes of each user show. A user can change the memory of his processes, and mount another file with the same
-    /// path and build id.
-    engines: FxHashMap<UserId, Engine>,
+    /// Whether it contains V8, as processes of each owner show. A user can change the memory of his processes, and root of a container can mount
+    /// another file with the same path and build id.
+    engines: FxHashMap<Whose, Engine>,
     /// The user who is charged for it.
     user: UserId,
 }
 
 impl File {
-    /// Whether it contains V8, as processes of a user show.
-    pub(super) fn engine(&self, user: UserId) -> Engine {
-        self.engines.get(&user).cloned().unwrap_or_default()
+    /// Whether it contains V8, as processes of an owner show.
+    pub(super) fn engine(&self, whose: Whose) -> Engine {
+        self.engines.get(&whose).cloned().unwrap_or_default()
     }
 
-    pub(super) fn set_engine(&mut self, user: UserId, engine: Engine) {
+    pub(super) fn set_engine(&mut self, whose: Whose, engine: Engine) {
         if self.engines.len() >= MAX_ENGINES {
-            self.engines.retain(|user, _| *user == UserId(0));
+            self.engines.retain(|whose, _| is_own(*whose));
         }
-        self.engines.insert(user, engine);
+        self.engines.insert(whose, engine);
     }
 
     fn cost(&self) -> usize {
@@ -80,21 +80,23 @@ impl File {
     }
 }
 
-/// Most users for whom a file is known to contain V8, or not.
+/// Most owners of answers about one file and V8.
 const MAX_ENGINES: usize = 64;
 /// Least bytes of code that are mapped of a file with V8. Node.js has 27 MB of code, and about half of it is V8's.
 const LEAST_CODE: u64 = 8 << 20;
 
 /// Whether a file contains V8.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) enum Engine {
     /// It was not read, or could not be read.
     #[default]
     Unknown,
     /// A worker reads it.
     Asked,
-    /// It does not, or it does not export what flametop needs.
+    /// It does not.
     None,
+    /// It does, but does not export what flametop needs.
+    Unfit(Unfit),
     /// It does.
     V8(Arc<Layout>),
 }
@@ -106,6 +108,11 @@ fn cost_of(path: &str) -> usize {
 
 /// The namespace and user that an object belongs to: see [`Object`](crate::profile::Object).
 pub(crate) type Whose = (FileNamespace, UserId);
+
+/// Whether this is root with the files that flametop sees.
+fn is_own(whose: Whose) -> bool {
+    whose == (own_files(), UserId(0))
+}
 
 /// The objects of one file: root's object, and the object of the last other user who ran it.
 ///
@@ -119,7 +126,7 @@ pub(crate) struct ObjectsOfFile {
 impl ObjectsOfFile {
     /// Returns the object that was set for this owner, if it has not been replaced.
     pub(crate) fn get(&self, whose: Whose) -> Option<ObjectId> {
-        match whose == (own_files(), UserId(0)) {
+        match is_own(whose) {
             true => self.of_root,
             false => self.of_others.filter(|(known, _)| *known == whose).map(|(_, object)| object),
         }
@@ -127,7 +134,7 @@ impl ObjectsOfFile {
 
     /// Sets the object of this owner.
     pub(crate) fn set(&mut self, whose: Whose, object: ObjectId) {
-        match whose == (own_files(), UserId(0)) {
+        match is_own(whose) {
             true => self.of_root = Some(object),
             false => self.of_others = Some((whose, object)),
         }
@@ -329,11 +336,16 @@ impl Files {
         );
     }
 
-    /// Sets whether a file contains V8, for processes of a user. The number may be that of another file by now.
-    pub(crate) fn told_engine(&mut self, index: FileIndex, path: &Arc<str>, user: UserId, engine: Engine) {
+    /// Sets whether a file contains V8, for processes of an owner. The number may be that of another file by now.
+    pub(crate) fn told_engine(&mut self, index: FileIndex, path: &Arc<str>, whose: Whose, engine: Engine) {
         if let Some(file) = self.get_mut(index).filter(|file| file.path == *path) {
-            file.set_engine(user, engine);
+            file.set_engine(whose, engine);
         }
+    }
+
+    /// Returns the path of each file with each answer to whether it contains V8.
+    pub(super) fn engines(&self) -> impl Iterator<Item = (&Arc<str>, &Engine)> {
+        self.slots.iter().flatten().flat_map(|file| file.engines.values().map(|engine| (&file.path, engine)))
     }
 
     /// Forgets the objects of all files, because their ids belong to name tables that are no longer in use.
@@ -543,13 +555,17 @@ mod tests {
         let mut files = Files::default();
         let index = files.intern("/usr/bin/node", Identity::BuildId(BuildId::new(&[7; 20]).unwrap()), UserId(0));
         let path = Arc::clone(&files.get(index).unwrap().path);
-        let is_none = |files: &Files, user| matches!(files.get(index).unwrap().engine(UserId(user)), Engine::None);
-        files.told_engine(index, &path, UserId(1000), Engine::None);
-        assert!(is_none(&files, 1000) && !is_none(&files, 0) && !is_none(&files, 1001));
-        files.told_engine(index, &path, UserId(0), Engine::None);
-        (2000..2100).for_each(|user| files.told_engine(index, &path, UserId(user), Engine::None));
-        let kept = (0..3000).filter(|user| is_none(&files, *user)).count();
-        assert!(is_none(&files, 0) && kept <= MAX_ENGINES, "{kept}");
+        let (own, container) = (own_files(), FileNamespace(own_files().0 + 1));
+        let is_none = |files: &Files, whose: Whose| matches!(files.get(index).unwrap().engine(whose), Engine::None);
+        files.told_engine(index, &path, (own, UserId(1000)), Engine::None);
+        assert!(is_none(&files, (own, UserId(1000))));
+        assert!([(own, UserId(0)), (own, UserId(1001)), (container, UserId(1000))].iter().all(|whose| !is_none(&files, *whose)));
+        files.told_engine(index, &path, (container, UserId(0)), Engine::None);
+        assert!(!is_none(&files, (own, UserId(0))), "root of a container is another one");
+        files.told_engine(index, &path, (own, UserId(0)), Engine::None);
+        (2000..2100).for_each(|user| files.told_engine(index, &path, (own, UserId(user)), Engine::None));
+        let kept = (0..3000).filter(|user| is_none(&files, (own, UserId(*user)))).count();
+        assert!(is_none(&files, (own, UserId(0))) && kept <= MAX_ENGINES, "{kept}");
     }
 
     #[test]

@@ -32,7 +32,7 @@ use rustix::process::Pid;
 use super::functions::{self, FunctionsRead, Runtime};
 use super::interpreter::{self, Interpreter, MappedPart, Places};
 use super::mapped_build_id::{self, Missing};
-use super::mappings::FileIndex;
+use super::mappings::{Engine, FileIndex};
 use super::moved_file::{self, MovedText};
 use super::proc::{self, MappedList};
 use super::v8_memory::Asked;
@@ -40,8 +40,7 @@ use super::{process_memory, v8_memory};
 use crate::cpu_time;
 use crate::locks;
 use crate::object::crew;
-use crate::profile::{BuildId, Tgid, UserId};
-use crate::runtimes::v8;
+use crate::profile::{BuildId, FileNamespace, Tgid, UserId};
 
 /// Number of workers. A question takes a few system calls; with two workers, one slow process does not delay the next.
 const WORKERS: usize = 2;
@@ -77,8 +76,8 @@ pub(crate) enum What {
     Moved(Range<u64>),
     /// Nothing; but the code at this address is in memory afterwards.
     Code(u64),
-    /// Whether this file that it has mapped contains V8.
-    Engine(FileIndex, Box<MappedPart>),
+    /// Whether this file that it has mapped contains V8. The answer counts for the processes of its user that see the same files.
+    Engine(FileIndex, FileNamespace, Box<MappedPart>),
     /// Functions of a runtime.
     Functions(Runtime, Vec<Asked>),
 }
@@ -112,7 +111,7 @@ pub(crate) enum Reply {
     /// Code was read.
     Code,
     /// The result of [`v8_memory::of_file`]. `None`: the file could not be read.
-    Engine(Option<Option<Box<v8::Layout>>>),
+    Engine(Engine),
     /// The functions that were read.
     Functions(FunctionsRead),
 }
@@ -439,9 +438,7 @@ fn read(question: &Question) -> Reply {
             process_memory::bring_into_memory(tgid, *address);
             Reply::Code
         }
-        What::Engine(_, part) => {
-            Reply::Engine(v8_memory::of_file(question.user, Tgid(tgid), part).map(|found| found.map(Box::new)))
-        }
+        What::Engine(_, _, part) => Reply::Engine(v8_memory::of_file(question.user, Tgid(tgid), part)),
         What::Functions(runtime, wanted) => Reply::Functions(functions::read(tgid, runtime, wanted)),
     }
 }

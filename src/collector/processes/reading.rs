@@ -165,7 +165,9 @@ impl ProcessTable {
                 What::Status | What::Code(_) => {}
                 What::BuildId(mapped) => self.files.not_asked(&mapped),
                 What::Interpreter(..) => self.interpreter_not_asked(question.tgid),
-                What::Engine(file, part) => self.files.told_engine(file, &part.mapped.path, question.user, Engine::Unknown),
+                What::Engine(file, namespace, part) => {
+                    self.files.told_engine(file, &part.mapped.path, (namespace, question.user), Engine::Unknown);
+                }
                 What::Moved(range) => self.moved_not_asked(question.tgid, &range),
                 What::Functions(..) => state.scripts.asked.clear(),
             }
@@ -184,14 +186,9 @@ impl ProcessTable {
         if let (What::BuildId(mapped), Reply::BuildId(found)) = (&what, &found) {
             return self.files.told_build_id(mapped, *found, time);
         }
-        if let (What::Engine(file, part), Reply::Engine(found)) = (&what, &found) {
-            let engine = match found {
-                Some(Some(layout)) => Engine::V8(Arc::new(**layout)),
-                Some(None) => Engine::None,
-                None => Engine::Unknown,
-            };
-            self.files.told_engine(*file, &part.mapped.path, user, engine);
-            if found.is_none() {
+        if let (What::Engine(file, namespace, part), Reply::Engine(found)) = (&what, &found) {
+            self.files.told_engine(*file, &part.mapped.path, (*namespace, user), found.clone());
+            if *found == Engine::Unknown {
                 // This process is not asked about it again.
                 let state = self.states.get_mut(&tgid).filter(|state| state.life == life);
                 state.into_iter().for_each(|state| state.scripts.looks_for_engine = false);

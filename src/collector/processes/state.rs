@@ -8,7 +8,7 @@ use super::mappings::{Mapping, Mappings};
 use super::moved::{Moved, is_asked};
 use super::scripts::Scripts;
 use crate::collector::wire::records::COMM_LENGTH;
-use crate::profile::{FrameId, LabelId, ObjectId, UserId};
+use crate::profile::{FileNamespace, FrameId, LabelId, ObjectId, UserId};
 
 /// The user who is charged for processes that were not sampled yet. Only a sample reports the user of its process. (No user of the
 /// kernel has this number.)
@@ -56,6 +56,8 @@ pub(crate) struct ProcessState {
     pub(crate) lacks_remapped: bool,
     /// The user who is charged for it, from its last sample.
     pub(super) user: UserId,
+    /// The files that it sees, from its last sample.
+    pub(super) files: Option<FileNamespace>,
     /// The main thread's name.
     pub(super) comm: [u8; COMM_LENGTH],
     /// The label of that name, made when a sample needs it. Names that appear only in events get no label.
@@ -90,6 +92,7 @@ impl ProcessState {
             lacks_files: false,
             lacks_remapped: false,
             user: UNKNOWN_USER,
+            files: None,
             comm,
             label: None,
             command_line: Arc::default(),

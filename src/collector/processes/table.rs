@@ -379,6 +379,7 @@ impl ProcessTable {
             self.add_found(proc::FoundProcess { tgid, parent: 0, threads: 1, comm, is_young_copy: false });
             self.ask(tgid, What::Status);
         }
+        self.states.get_mut(&tgid).into_iter().for_each(|state| state.files = Some(record.files));
         if let Some(state) = self.set_user(tgid, record.uid) {
             // Its files were refused while another user was charged for it. This user may have room.
             if std::mem::take(&mut state.lacks_files) {

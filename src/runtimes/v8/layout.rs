@@ -1,5 +1,7 @@
 //! Where fields are in V8's objects, and the numbers of their types.
 
+use std::fmt::{self, Display, Formatter};
+
 use crate::runtimes::RuntimeBytes;
 
 /// A version of V8.
@@ -11,6 +13,21 @@ pub struct Version {
     pub minor: i32,
     /// 254 in 12.4.254.
     pub build: i32,
+}
+
+impl Display for Version {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{}.{}", self.major, self.minor, self.build)
+    }
+}
+
+/// A build of V8 whose functions cannot be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unfit {
+    /// Its version.
+    pub version: Version,
+    /// The symbol that it does not export, without `v8dbg_`. `None`: it is older than V8 9.
+    pub missing: Option<&'static str>,
 }
 
 /// Offsets and numbers of one build of V8.
@@ -117,46 +134,52 @@ impl Layout {
         "v8dbg_DeoptimizationDataInliningPositionsIndex",
     ];
 
-    /// Makes the layout of a build. `value` returns the number that a symbol leads to. Returns `None` if a number is missing that no table has,
-    /// or if the build is older than V8 9.
-    pub fn of(value: impl Fn(&str) -> Option<i32>) -> Option<Layout> {
-        let [major, minor, build, ..] = Layout::SYMBOLS;
-        let version = Version { major: value(major)?, minor: value(minor)?, build: value(build)? };
+    /// Makes the layout of a build. `value` returns the number that a symbol leads to.
+    ///
+    /// # Errors
+    ///
+    /// If a number is missing that no table has, or if the build is older than V8 9.
+    pub fn of(value: impl Fn(&str) -> Option<i32>) -> Result<Layout, Unfit> {
+        let [major, minor, build, ..] = Layout::SYMBOLS.map(|symbol| value(symbol).unwrap_or_default());
+        let version = Version { major, minor, build };
         if version.major < 9 {
-            return None;
+            return Err(Unfit { version, missing: None });
         }
         let number = |name: &str| value(&format!("v8dbg_{name}")).and_then(|number| u16::try_from(number).ok());
-        let offset = |names: &[&str]| names.iter().find_map(|name| number(&format!("class_{name}"))).map(u64::from);
+        let offset = |names: &[&str]| names.iter().find_map(|name| number(name)).map(u64::from);
+        let unfit = |name: &'static str| Unfit { version, missing: Some(name) };
+        let must = |name: &'static str| number(name).ok_or(unfit(name));
+        let must_be_at = |names: &[&'static str]| offset(names).ok_or(unfit(names.last().copied().unwrap_or_default()));
         let wrapped = number("DeoptimizationDataWrappedSharedFunctionInfoIndex");
         let is_from = |major, minor| (version.major, version.minor) >= (major, minor);
-        Some(Layout {
+        Ok(Layout {
             version,
-            function_shared: offset(&["JSFunction__shared__SharedFunctionInfo"])?,
-            shared_check: offset(&["SharedFunctionInfo__length__uint16_t"])?,
-            shared_name: offset(&[
-                "SharedFunctionInfo__name_or_scope_info__Object",
-                "SharedFunctionInfo__name_or_scope_info__Tagged_Object_",
-                "SharedFunctionInfo__name_or_scope_info__Tagged_NameOrScopeInfoT_",
+            function_shared: must_be_at(&["class_JSFunction__shared__SharedFunctionInfo"])?,
+            shared_check: must_be_at(&["class_SharedFunctionInfo__length__uint16_t"])?,
+            shared_name: must_be_at(&[
+                "class_SharedFunctionInfo__name_or_scope_info__Object",
+                "class_SharedFunctionInfo__name_or_scope_info__Tagged_Object_",
+                "class_SharedFunctionInfo__name_or_scope_info__Tagged_NameOrScopeInfoT_",
             ])?,
-            shared_script: offset(&[
-                "SharedFunctionInfo__script_or_debug_info__HeapObject",
-                "SharedFunctionInfo__script__Tagged_HeapObject_",
-                "SharedFunctionInfo__raw_script__Tagged_Object_",
+            shared_script: must_be_at(&[
+                "class_SharedFunctionInfo__script_or_debug_info__HeapObject",
+                "class_SharedFunctionInfo__script__Tagged_HeapObject_",
+                "class_SharedFunctionInfo__raw_script__Tagged_Object_",
             ])?,
-            map_type: offset(&["Map__instance_type__uint16_t"])?,
-            type_shared: number("type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE")?,
-            type_scope: number("type_ScopeInfo__SCOPE_INFO_TYPE")?,
-            type_script: number("type_Script__SCRIPT_TYPE")?,
-            type_bytecode: number("type_BytecodeArray__BYTECODE_ARRAY_TYPE")?,
-            type_interpreter_data: number("type_InterpreterData__INTERPRETER_DATA_TYPE")?,
-            type_code: number("type_Code__CODE_TYPE")?,
-            first_nonstring: number("FirstNonstringType")?,
-            script_name: offset(&["Script__name__Object"])?,
+            map_type: must_be_at(&["class_Map__instance_type__uint16_t"])?,
+            type_shared: must("type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE")?,
+            type_scope: must("type_ScopeInfo__SCOPE_INFO_TYPE")?,
+            type_script: must("type_Script__SCRIPT_TYPE")?,
+            type_bytecode: must("type_BytecodeArray__BYTECODE_ARRAY_TYPE")?,
+            type_interpreter_data: must("type_InterpreterData__INTERPRETER_DATA_TYPE")?,
+            type_code: must("type_Code__CODE_TYPE")?,
+            first_nonstring: must("FirstNonstringType")?,
+            script_name: must_be_at(&["class_Script__name__Object"])?,
             // Not exported by 9.4, which has it at 8 like all others.
-            script_source: offset(&["Script__source__Object"]).unwrap_or(8),
-            scope_first: u64::from(number("scopeinfo_idx_first_vars")?),
+            script_source: offset(&["class_Script__source__Object"]).unwrap_or(8),
+            scope_first: u64::from(must("scopeinfo_idx_first_vars")?),
             // Not exported by 9.4.
-            bytecode_first: offset(&["BytecodeArray__data__uintptr_t"]).unwrap_or(54),
+            bytecode_first: offset(&["class_BytecodeArray__data__uintptr_t"]).unwrap_or(54),
             // Never exported. The table came to the third place of the header in 12.3.97; before that there were other orders for some months.
             bytecode_positions: if is_from(12, 4) { 24 } else { 32 },
             // 13.6 has no flags, 14.1 has them; no Node.js has a version between.
@@ -165,9 +188,10 @@ impl Layout {
             code_positions: if is_from(12, 0) { 16 } else { 24 },
             code_header: if is_from(11, 1) { Header::Pointer } else { Header::Object },
             // 11.3 exports neither this nor the size, 9.4 nothing of what follows.
-            code_begin: offset(&["Code__instruction_start__uintptr_t", "Code__instruction_start__Address"]).unwrap_or(40),
-            code_size: offset(&["Code__instruction_size__int"]).unwrap_or(56),
-            code_flags: offset(&["Code__flags__uint32_t"]).unwrap_or(48),
+            code_begin: offset(&["class_Code__instruction_start__uintptr_t", "class_Code__instruction_start__Address"])
+                .unwrap_or(40),
+            code_size: offset(&["class_Code__instruction_size__int"]).unwrap_or(56),
+            code_flags: offset(&["class_Code__flags__uint32_t"]).unwrap_or(48),
             code_kinds: number("CodeKindFieldMask").unwrap_or(15).into(),
             code_baseline: number("CodeKindBaseline").unwrap_or(11).into(),
             deoptimization_shared: wrapped.or(number("DeoptimizationDataSharedFunctionInfoIndex")).unwrap_or(6).into(),

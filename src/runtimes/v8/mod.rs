@@ -32,7 +32,7 @@ mod lines;
 mod source;
 
 pub use function::{Call, Function, Known, MAX_FILE, MAX_NAME, Reader};
-pub use layout::{Layout, Version};
+pub use layout::{Layout, Unfit, Version};
 pub use lines::Lines;
 
 #[cfg(test)]
