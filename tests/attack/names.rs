@@ -132,24 +132,31 @@ fn a_false_interpreter_takes_no_name_and_no_cpu_from_others() {
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn a_false_engine_takes_no_name_and_no_cpu_from_others() {
-    false_engine(&["30"]);
+    false_engine(NOBODY, &["30"]);
 }
 
 /// The instructions of its compiled code are searched for in vain.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn a_false_engine_with_compiled_code_takes_no_name_and_no_cpu_from_others() {
-    false_engine(&["30", "compiled"]);
+    false_engine(NOBODY, &["30", "compiled"]);
+}
+
+/// Root of a container may be hostile, too.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_false_engine_of_root_takes_no_name_and_no_cpu_from_others() {
+    false_engine(0, &["30", "compiled"]);
 }
 
 #[cfg(target_arch = "x86_64")]
-fn false_engine(words: &[&str]) {
+fn false_engine(user: u32, words: &[&str]) {
     let _alone = alone();
     let lair = Lair::new();
     let engine = lair.copy(&attacker("engine.c", &["-rdynamic"]).path, "engine");
     let recording = Recording::start(&RECORD);
     std::thread::sleep(Duration::from_millis(500));
-    let _attack = lair.run(&engine, words);
+    let _attack = lair.run_as(user, &engine, words);
     std::thread::sleep(Duration::from_secs(5));
     let witness = Witness::start_unseen("after_engine");
     let (lines, said) = recording.end(Duration::from_secs(9));

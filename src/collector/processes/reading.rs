@@ -178,9 +178,9 @@ impl ProcessTable {
     /// Applies an answer.
     pub(crate) fn apply_answer(&mut self, answer: Answer) {
         let Answer { question: Question { tgid, life, what, user }, found, time, cpu } = answer;
-        // The lines of a script are read with its first function, and a script may have 16 MB. Code is searched for.
+        // Lines are counted in scripts of up to 16 MB, and code is searched for. Root of a container pays for that, too: he is the user root.
         let is_dear = matches!(what, What::Functions(Runtime::JavaScript(..), _));
-        if user != UserId(0) && (cpu >= PROMPT || is_dear) {
+        if is_dear || user != UserId(0) && cpu >= PROMPT {
             self.reads.charge(user, (cpu.as_micros() / CPU_OF_A_READ.as_micros()) as usize, time);
         }
         if let (What::BuildId(mapped), Reply::BuildId(found)) = (&what, &found) {
