@@ -171,8 +171,9 @@ impl UserPart<'_> {
     /// Adds all frames of a sample without functions. `None` if an answer has to come first.
     fn frames(&mut self, record: &Record) -> Option<()> {
         for (depth, frame) in record.user().enumerate() {
+            let address = frame.address;
             let (frame, _) = self.native(depth, frame)?;
-            self.frames.push(frame);
+            self.push_native(frame, address);
             if self.ended {
                 break;
             }
@@ -251,9 +252,13 @@ impl Place<'_> {
                 None => return NewFrame::Later,
             },
         };
-        let has_object = frame.object() != ObjectId::ANONYMOUS;
+        // Functions of V8 replace the frames of their code: it is named only where they do not.
+        let is_named = match frame {
+            Frame::Process { .. } if self.state.scripts.engine.is_some() => false,
+            frame => frame.object() != ObjectId::ANONYMOUS,
+        };
         let (frame, new) = self.names.intern_frame(frame);
-        if new && has_object {
+        if new && is_named {
             wanted.push(request(frame, self.owner, file_range(&self.state.moved, &mapping)));
         }
         if self.state.frames.len() >= MAX_CACHED {

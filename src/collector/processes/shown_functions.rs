@@ -8,7 +8,7 @@ use super::resolve::{Owner, Place, UserPart, request};
 use super::scripts::{self, Function, MAX_PLACES, Running, gone, label_of, missing};
 use crate::collector::wire::records::{Record, UserFrame};
 use crate::collector::wire::script::{Part, Role, Script, ScriptFrame};
-use crate::profile::{Frame, FrameId, Language, NameRequest, Object, ObjectKind, UserEnd};
+use crate::profile::{Frame, FrameId, Language, NameRequest, Object, ObjectId, ObjectKind, UserEnd};
 
 /// The frames of the functions that run in a frame. If not all of them were read, because the user had no reads left or the sample could not wait,
 /// there are those that are known.
@@ -77,13 +77,26 @@ impl UserPart<'_> {
         let kind = self.place.names.frames.get(native);
         let is_made = matches!(kind, Some(Frame::Process { .. }));
         let Some(function) = function.filter(|_| is_made || matches!(kind, Some(Frame::Interpreter { .. }))) else {
-            return self.frames.push(native);
+            return self.push_native(native, frame.address);
         };
         if !is_made {
             self.frames.push(native);
         }
         let running = if is_made { Running::compiled(function, frame) } else { Running::interpreted(function) };
         self.functions(running, Language::JavaScript);
+    }
+
+    /// Adds a native frame. If it is code that was made at run time, and no function of V8 runs in it, asks for its name.
+    pub(super) fn push_native(&mut self, native: FrameId, address: u64) {
+        self.frames.push(native);
+        let Place { state, names, owner, .. } = &mut self.place;
+        let is_made = || matches!(names.frames.get(native), Some(Frame::Process { object, .. }) if object != ObjectId::ANONYMOUS);
+        if state.scripts.engine.is_none() || state.scripts.serving.contains_key(&native) || !is_made() {
+            return;
+        }
+        let mapping = state.mappings.find(address).map_or(0..0, |mapping| file_range(&state.moved, mapping));
+        self.wanted.push(request(native, *owner, mapping));
+        state.scripts.serving.insert(native, native);
     }
 
     /// Adds the functions that run in a frame.
