@@ -78,15 +78,18 @@ fn other_documents_are_refused_in_a_sentence_with_the_place() {
 fn what_is_written_for_speedscope_reads_back() {
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
-    std::fs::write(path("x.folded"), "main;parse;read_[k] 5\nmain;parse 2\nmain;run (/srv/a.py:7)_[p] 1\n").unwrap();
+    std::fs::write(path("x.folded"), "main;parse;read_[k] 5\nmain;parse 2\nmain;run (/srv/a.py:7)_[p] 1\nmain;t (/srv/b.js:1:30)_[s] 1\nmain;t (/srv/b.js:1:9)_[s] 1\n").unwrap();
     for args in [["x.folded", "x.speedscope.json"], ["x.speedscope.json", "y.folded"]] {
         convert::converted(place.path(), &args);
     }
     let back = std::fs::read_to_string(path("y.folded")).unwrap();
-    assert_eq!(sorted(&back), "main;parse 2\nmain;parse;read 5\nmain;run (/srv/a.py:7) 1\n");
+    assert_eq!(
+        sorted(&back),
+        "main;parse 2\nmain;parse;read 5\nmain;run (/srv/a.py:7) 1\nmain;t (/srv/b.js:1:30) 1\nmain;t (/srv/b.js:1:9) 1\n"
+    );
     let written: serde_json::Value = serde_json::from_slice(&std::fs::read(path("x.speedscope.json")).unwrap()).unwrap();
     assert_eq!(written["$schema"], "https://www.speedscope.app/file-format-schema.json");
-    assert_eq!((&written["profiles"][0]["unit"], &written["profiles"][0]["endValue"]), (&"none".into(), &8.into()));
+    assert_eq!((&written["profiles"][0]["unit"], &written["profiles"][0]["endValue"]), (&"none".into(), &10.into()));
 }
 
 #[test]

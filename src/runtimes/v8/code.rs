@@ -5,8 +5,8 @@
 //!                                        └─► deoptimisation data: the function, those inlined into it, and the position of each call
 //! ```
 //!
-//! Nothing in a frame leads to its code, and a function may have several. So the header is searched backwards from the instruction. Code is
-//! freed and moved while it is looked at: it counts only if its function is that of the frame.
+//! Nothing in a frame leads to its code, and a function may have several. So the header is searched backwards from the instruction. Meanwhile the
+//! program may free code or move it: code counts only if its function is that of the frame.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ pub(super) struct Compiled {
 pub(super) type Place = (u64, u32);
 
 impl Codes {
-    /// Returns the code that contains an instruction. `left` are the words that may still be looked at.
+    /// Returns the code that contains an instruction. `left` is the number of words that may still be read.
     pub(super) fn at<M: Memory>(&mut self, heap: &Heap<'_, M>, instruction: u64, left: &mut u32) -> Option<Compiled> {
         let known = self.0.range(..=instruction).next_back().and_then(|(_, object)| Compiled::read(heap, *object));
         if let Some(known) = known.filter(|code| code.contains(instruction)) {
@@ -76,7 +76,7 @@ fn search<M: Memory>(heap: &Heap<'_, M>, instruction: u64, left: &mut u32) -> Op
                 Header::Pointer => continue,
             };
             if let Some(code) = Compiled::read(heap, object) {
-                // Behind other code, there may be free space.
+                // The instruction may be in free space behind other code.
                 return Some(code).filter(|code| code.contains(instruction));
             }
         }
