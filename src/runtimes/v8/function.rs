@@ -21,6 +21,8 @@ const WORDS_AFTER_VARIABLES: usize = 12;
 const MAX_VARIABLES: u64 = 1 << 16;
 /// More variables than these are not listed one by one, but in a table, which is one word.
 const MAX_LISTED: u64 = 75;
+/// How often a function is read if V8 moves its parts meanwhile.
+const ATTEMPTS: usize = 4;
 
 /// A function of JavaScript.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -105,20 +107,51 @@ impl<'a, M: Memory> Reader<'a, M> {
         let heap = self.heap;
         let code = self.known.codes.at(&heap, instruction, &mut self.words_left)?;
         let places = code.places(&heap, shared, instruction)?;
-        let call = |(shared, position): (u64, u32)| {
-            let check = Function::check(heap.memory, heap.layout, shared)?;
-            let script = heap.field(shared, heap.layout.shared_script)?;
-            let is_script =
-                heap.type_of(shared)? == heap.layout.type_shared && heap.type_of(script) == Some(heap.layout.type_script);
-            let source = if is_script { self.known.sources.of(heap, script, &mut self.left) } else { None };
-            let line = source.and_then(|mut source| source.line_of(position)).unwrap_or(0);
-            Some(Call { shared, check, line })
-        };
+        let call = |(shared, position)| self.steadily(shared, |reader| reader.call(shared, position));
         places.into_iter().map(call).collect()
+    }
+
+    /// Reads the function and the line of a position.
+    fn call(&mut self, shared: u64, position: u32) -> Option<Call> {
+        let heap = self.heap;
+        let check = Function::check(heap.memory, heap.layout, shared)?;
+        let script = heap.field(shared, heap.layout.shared_script)?;
+        let is_script = heap.type_of(shared)? == heap.layout.type_shared && heap.type_of(script) == Some(heap.layout.type_script);
+        let source = if is_script { self.known.sources.of(heap, script, &mut self.left) } else { None };
+        let line = source.and_then(|mut source| source.line_of(position)).unwrap_or(0);
+        Some(Call { shared, check, line })
+    }
+
+    /// Reads something of a function, and again if V8 has moved what the function refers to meanwhile: the source of a script is a young
+    /// object for the first milliseconds, and moves twice.
+    fn steadily<T>(&mut self, shared: u64, mut read: impl FnMut(&mut Self) -> T) -> T {
+        let mut before = self.parts(shared);
+        let mut attempt = 1;
+        loop {
+            let found = read(self);
+            let after = self.parts(shared);
+            if after == before || attempt == ATTEMPTS {
+                return found;
+            }
+            before = after;
+            attempt += 1;
+        }
+    }
+
+    /// Returns where the parts of a function are.
+    fn parts(&self, shared: u64) -> [Option<u64>; 4] {
+        let Layout { shared_name, shared_script, script_name, script_source, .. } = *self.heap.layout;
+        let script = self.heap.field(shared, shared_script);
+        let of_script = |offset| script.and_then(|script| self.heap.field(script, offset));
+        [self.heap.field(shared, shared_name), script, of_script(script_name), of_script(script_source)]
     }
 
     /// Reads the function of a SharedFunctionInfo. Returns `None` if it cannot be read, or if something else is there.
     pub fn function(&mut self, shared: u64) -> Option<Function> {
+        self.steadily(shared, |reader| reader.function_now(shared))
+    }
+
+    fn function_now(&mut self, shared: u64) -> Option<Function> {
         let Heap { layout, .. } = self.heap;
         if self.heap.type_of(shared)? != layout.type_shared {
             return None;
@@ -211,4 +244,91 @@ fn begin_of(words: &[u64]) -> Option<i32> {
         [Some(begin), Some(end), None] if 0 <= *begin && begin <= end => Some(*begin),
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::collections::HashMap;
+
+    use super::*;
+
+    /// A function `f` of a file `/a.js`. Words by their addresses, and what the name of the file's slot contains the first time.
+    struct Moving {
+        words: HashMap<u64, u64>,
+        first: Cell<Option<u64>>,
+    }
+
+    const MAPS: u64 = 0x100;
+    const SHARED: u64 = 0x1000;
+    const SCRIPT: u64 = 0x2000;
+    const FILE_SLOT: u64 = SCRIPT + 16;
+
+    impl Memory for Moving {
+        fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
+            let first = if address == FILE_SLOT { self.first.take() } else { None };
+            let byte = |at: u64| self.words.get(&(at & !7)).map(|word| word.to_le_bytes()[(at & 7) as usize]);
+            let bytes: Option<Vec<u8>> = (address..address + buffer.len() as u64).map(byte).collect();
+            let bytes = first.map(|word| word.to_le_bytes().to_vec()).or(bytes);
+            bytes.is_some_and(|bytes| {
+                buffer.copy_from_slice(&bytes[..buffer.len()]);
+                true
+            })
+        }
+    }
+
+    /// The file's name is at 0x3000.
+    fn memory() -> (Moving, Layout) {
+        let value = |name: &str| {
+            Some(match name {
+                name if name.contains("major") => 12,
+                name if name.contains("instance_type") => 12,
+                name if name.contains("type_Shared") => 201,
+                name if name.contains("type_Script") => 202,
+                name if name.contains("type_") => 203,
+                name if name.contains("Nonstring") => 128,
+                name if name.contains("Script__name") || name.contains("shared_script") => 16,
+                name if name.contains("SharedFunctionInfo__script") => 24,
+                _ => 8,
+            })
+        };
+        let map = |kind: u64| MAPS + 16 * kind;
+        let string = |text: &str| u64::from_le_bytes(format!("{text:\0<8}").as_bytes().try_into().unwrap());
+        let mut words: HashMap<u64, u64> = [8u64, 201, 202].map(|kind| (map(kind) + 8, kind << 32)).into();
+        words.extend([
+            (SHARED, map(201) | 1),
+            (SHARED + 8, 0x4001),
+            (SHARED + 24, SCRIPT | 1),
+            (SCRIPT, map(202) | 1),
+            (SCRIPT + 8, 0),
+            (FILE_SLOT, 0x3001),
+            (0x3000, map(8) | 1),
+            (0x3008, 5 << 32),
+            (0x3010, string("/a.js")),
+            (0x4000, map(8) | 1),
+            (0x4008, 1 << 32),
+            (0x4010, string("f")),
+        ]);
+        (Moving { words, first: Cell::new(None) }, Layout::of(value).unwrap())
+    }
+
+    fn read((memory, layout): &(Moving, Layout)) -> (String, String) {
+        let mut known = Known::default();
+        let function = Reader::new(memory, layout, &mut known).function(SHARED | 1).unwrap();
+        (function.name, function.file)
+    }
+
+    #[test]
+    fn parts_that_v8_moves_meanwhile_are_read() {
+        let expected = ("f".to_owned(), "/a.js".to_owned());
+        let mut still = memory();
+        assert_eq!(read(&still), expected);
+        // The slot leads to the old place, which has other contents by now.
+        still.0.first.set(Some(0x9001));
+        assert_eq!(read(&still), expected);
+        // The old place is intact, and its first word says where the copy is.
+        let map = still.0.words.insert(0x3000, 0x5000).unwrap();
+        still.0.words.insert(0x5000, map);
+        assert_eq!(read(&still), expected);
+    }
 }

@@ -52,9 +52,13 @@ impl<M: Memory> Heap<'_, M> {
         self.memory.u64(address(object)?.checked_add(offset)?)
     }
 
-    /// Returns the type of an object. `None` if the word is no pointer to an object.
+    /// Returns the type of an object. `None` if the word is no pointer to an object. The object may have been copied elsewhere while what refers
+    /// to it still leads here; all but its first word is as before.
     pub(super) fn type_of(&self, object: u64) -> Option<u16> {
-        let map = self.field(object, 0)?;
+        let mut map = self.field(object, 0)?;
+        if let Some(moved) = forwarded(map) {
+            map = self.field(moved, 0)?;
+        }
         let at = address(map)?.checked_add(self.layout.map_type)?;
         let mut bytes = [0; 2];
         self.memory.read(at, &mut bytes).then_some(u16::from_le_bytes(bytes))
@@ -129,6 +133,11 @@ impl<M: Memory> Heap<'_, M> {
             self.add_text(part, limit, depth + 1, text)
         })
     }
+}
+
+/// Returns the copy of an object, from its first word. V8 notes there, without bit 0, where it has copied the object to.
+fn forwarded(first: u64) -> Option<u64> {
+    (first & 3 == 0 && first != 0).then_some(first | 1)
 }
 
 /// Returns the address that a word points to, if it points to an object.
