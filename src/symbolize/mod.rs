@@ -45,6 +45,7 @@ pub(crate) mod kernel;
 mod listing;
 mod resolver;
 mod service;
+mod source_files;
 pub(crate) mod symbols;
 mod tally;
 
@@ -132,7 +133,7 @@ impl Symbolizer {
     pub fn use_names(&self, renewed: &Renewed) {
         let old = self.work();
         let service = Arc::new(old.service.successor(renewed));
-        let work = Work { service, locator: Locator::default(), lister: old.lister.successor(renewed) };
+        let work = Work { service, locator: Locator::default(), lister: Lister::default() };
         *locks::write(&self.work) = Arc::new(work);
     }
 
@@ -153,10 +154,7 @@ impl Symbolizer {
 
     /// Requests the names of frames. Returns at once; names appear in the shared tables, most-wanted objects first.
     pub fn request(&self, requests: impl IntoIterator<Item = NameRequest>) {
-        let requests: Vec<NameRequest> = requests.into_iter().collect();
-        let work = self.work();
-        work.lister.remember(&work.service, &requests);
-        work.service.request(requests);
+        self.work().service.request(requests.into_iter().collect());
     }
 
     /// Requests the names of frames that no process has: their files are those that paths lead to here.

@@ -113,7 +113,7 @@ const OPENERS: &[(&str, &str)] = &[
     ("collector/tables/identity.rs", "/proc/PID/mountinfo"),
     ("symbolize/kernel/vmlinux.rs", "what the kernel tells of itself, under a root that tests choose"),
     ("symbolize/kernel/modules.rs", "the same of its modules"),
-    ("symbolize/listing/source_text.rs", "files in the directory of a process in /proc, which is held open"),
+    ("symbolize/source_files/text.rs", "files in the directory of a process in /proc, which is held open"),
 ];
 
 /// Lines of code (without comments, blanks, and tests) that a file may have. ARCHITECTURE.md asks for about 500.

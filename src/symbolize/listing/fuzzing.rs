@@ -4,9 +4,10 @@
 
 use super::called::Called;
 use super::code::Code;
-use super::source_text;
+
 use crate::object::headers::Arch;
 use crate::profile::{FrameId, Row};
+use crate::symbolize::source_files::text;
 use crate::symbolize::symbols::demangle::{Detail, MAX_OUTPUT, demangle};
 
 /// The reader that gets the bytes of an input.
@@ -35,7 +36,7 @@ impl ListingReader {
         match self {
             ListingReader::X86 => code(Arch::X86_64, bytes),
             ListingReader::Arm64 => code(Arch::Aarch64, bytes),
-            ListingReader::Source => are_in_order(&source_text::rows(bytes)),
+            ListingReader::Source => are_in_order(&text::rows(bytes)),
             ListingReader::Name => [Detail::Short, Detail::Normal, Detail::Full].into_iter().try_for_each(|detail| {
                 let name = demangle(bytes, detail);
                 // Bytes that are not UTF-8 become characters of three bytes; a stub keeps its `@plt`.

@@ -15,29 +15,21 @@ mod disassembly;
 pub(super) mod fuzzing;
 pub(crate) mod jit_code;
 pub(crate) mod kernel_code;
-pub(crate) mod source_text;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use dashmap::DashMap;
-use dashmap::mapref::multiple::RefMulti;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
-use self::source_text::Host;
 use super::service::Service;
 use super::service::latest::Newest;
 use super::service::locate::chains;
-use crate::profile::{
-    FrameId, FrameWeight, LabelId, Listing, NameRequest, Object, ObjectId, ObjectKind, Renewed, Rows, UserId, sanitize,
-};
+use super::source_files::text::{self, Host};
+use crate::profile::{FrameId, FrameWeight, LabelId, Listing, Object, ObjectId, ObjectKind, Rows, UserId, sanitize};
 
 /// Most addresses of one function that are examined, the heaviest first. Functions have some thousand instructions, most of them never
 /// sampled.
 const MAX_FRAMES: usize = 16_384;
-/// Processes remembered for each object. Most objects are run by few programs, and the first process usually has the file.
-const MAX_HOSTS: usize = 4;
 const UNKNOWN: &str = "no address of this function has been sampled";
 
 /// A request for a listing.
@@ -53,36 +45,13 @@ type Answer = Result<Listing, String>;
 
 /// Makes listings. Only the newest request is kept.
 #[derive(Default)]
-pub(super) struct Lister {
-    lane: Arc<Newest<Question, Answer>>,
-    hosts: Arc<Hosts>,
-}
+pub(super) struct Lister(Arc<Newest<Question, Answer>>);
 
 impl Lister {
-    /// Returns a lister for new tables. It remembers the processes of the objects that the new tables also have.
-    pub(super) fn successor(&self, renewed: &Renewed) -> Lister {
-        let of_object =
-            |entry: RefMulti<'_, ObjectId, VecDeque<Host>>| Some((*renewed.objects.get(entry.key())?, entry.value().clone()));
-        Lister { hosts: Arc::new(self.hosts.iter().filter_map(of_object).collect()), ..Lister::default() }
-    }
-
-    /// Remembers which processes run which objects: source files are searched in the roots of these processes.
-    pub(super) fn remember(&self, service: &Service, requests: &[NameRequest]) {
-        for request in requests {
-            let Some(frame) = service.names.frames.get(request.frame) else { continue };
-            let mut hosts = self.hosts.entry(frame.object()).or_default();
-            if hosts.iter().all(|host| host.tgid != request.tgid) {
-                hosts.push_front(Host::of(request));
-                hosts.truncate(MAX_HOSTS);
-            }
-        }
-    }
-
     /// Requests a listing.
     pub(super) fn ask(&self, service: &Arc<Service>, question: Question) -> oneshot::Receiver<Answer> {
-        let hosts = Arc::clone(&self.hosts);
-        self.lane.ask(service, question, move |service, question| {
-            let answer = list(service, &hosts, question);
+        self.0.ask(service, question, |service, question| {
+            let answer = list(service, question);
             service.objects.shrink();
             answer
         })
@@ -117,19 +86,17 @@ fn heaviest_of(service: &Service, object: ObjectId, label: LabelId, frames: &[Fr
     of_object.find(is_called).or(first)
 }
 
-type Hosts = DashMap<ObjectId, VecDeque<Host>, FxBuildHasher>;
-
 /// Lists the function that was shown before if it is still there and has samples; else the one with the most samples.
-fn list(service: &Service, hosts: &Hosts, question: Question) -> Answer {
+fn list(service: &Service, question: Question) -> Answer {
     let Question { label, frames, by } = question;
-    let before = by.map(|by| list_of(service, hosts, label, &frames, by));
+    let before = by.map(|by| list_of(service, label, &frames, by));
     let has_samples = |listing: &Listing| frames.is_empty() || frames.iter().any(|weight| listing.shows(weight.frame));
     match before {
         Some(Ok(listing)) if has_samples(&listing) => Ok(listing),
         before => {
             let heaviest = heaviest_object(service, &frames).and_then(|id| heaviest_of(service, id, label, &frames));
             let newest = match heaviest {
-                Some(by) => list_of(service, hosts, label, &frames, by),
+                Some(by) => list_of(service, label, &frames, by),
                 None => Err(UNKNOWN.to_owned()),
             };
             match (before, newest) {
@@ -141,7 +108,7 @@ fn list(service: &Service, hosts: &Hosts, question: Question) -> Answer {
 }
 
 /// Lists the function at this address.
-fn list_of(service: &Service, hosts: &Hosts, label: LabelId, frames: &[FrameWeight], by: FrameId) -> Answer {
+fn list_of(service: &Service, label: LabelId, frames: &[FrameWeight], by: FrameId) -> Answer {
     let id = service.names.frames.get(by).ok_or(UNKNOWN)?.object();
     let object = service.names.objects.get(id).ok_or(UNKNOWN)?;
     let all = frames.iter().map(|weight| weight.frame).chain([by]);
@@ -152,7 +119,7 @@ fn list_of(service: &Service, hosts: &Hosts, label: LabelId, frames: &[FrameWeig
     if !frames.iter().any(|weight| weight.frame == by) {
         frames.push(FrameWeight { frame: by, own: 0, total: 0 });
     }
-    let of_hosts = || hosts.get(&id).map(|hosts| hosts.iter().cloned().collect::<Vec<Host>>()).unwrap_or_default();
+    let of_hosts = || service.hosts.of(id);
     let about = About { service, label, by, id, object, frames: &frames };
     let (source, code) = match object.kind {
         ObjectKind::Kernel => about.of_kernel()?,
@@ -242,7 +209,7 @@ impl About<'_> {
             });
         };
         let of_user = Some(self.object).filter(|object| object.kind != ObjectKind::Kernel);
-        let text = source_text::read(&file, hosts, of_user).map_err(|why| format!("no source: {why}"))?;
+        let text = text::read(&file, hosts, of_user).map_err(|why| format!("no source: {why}"))?;
         let at_row = |line: &u32| (*line as usize).checked_sub(1).filter(|row| *row < text.rows.len());
         let row_of: FxHashMap<FrameId, usize> =
             lines.iter().filter(|(_, of, _)| *of == file).filter_map(|(frame, _, line)| Some((*frame, at_row(line)?))).collect();

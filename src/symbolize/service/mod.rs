@@ -39,6 +39,7 @@ use super::service::debuginfod::Fetch;
 use super::service::objects::{Entry, EntryState, Objects};
 use super::service::queue::{Job, Queue, Waiting};
 use super::service::unnamed::Unnamed;
+use super::source_files::hosts::Hosts;
 use super::symbols::demangle::{Detail, demangle};
 use super::symbols::index::{NameRef, SymbolIndex};
 use crate::locks::lock;
@@ -77,6 +78,7 @@ pub(super) struct Service {
     pub(super) modules: Modules,
     pub(super) jit: Arc<JitNames>,
     pub(super) fetch: Fetch,
+    pub(super) hosts: Hosts,
     pending: AtomicUsize,
     pub(super) idle: Notify,
     pub(super) stopped: AtomicBool,
@@ -140,6 +142,7 @@ impl Service {
             modules: Modules::default(),
             jit: Arc::default(),
             fetch: Fetch::default(),
+            hosts: Hosts::default(),
             pending: AtomicUsize::new(0),
             idle: Notify::new(),
             stopped: AtomicBool::new(false),
@@ -154,7 +157,8 @@ impl Service {
         if let Some(program) = self.fetch.program.get() {
             let _ = next.fetch.program.set(program.clone());
         }
-        Service { objects: self.objects.successor(&renewed.objects), kernel: Arc::clone(&self.kernel), ..next }
+        let hosts = self.hosts.successor(renewed);
+        Service { objects: self.objects.successor(&renewed.objects), kernel: Arc::clone(&self.kernel), hosts, ..next }
     }
 
     /// Leaves requests for the workers. Takes a lock that is held for a few instructions only.
@@ -162,6 +166,7 @@ impl Service {
         if requests.is_empty() {
             return;
         }
+        self.hosts.remember(&self.names, &requests);
         self.pending.fetch_add(requests.len(), Ordering::AcqRel);
         lock(&self.inbox).requests.extend(requests);
         self.start_worker(1);

@@ -47,9 +47,9 @@ const FIRST_NAMESPACE: u32 = 0xf000_0000;
 
 /// A file's lines, and when the file was written.
 #[derive(Debug)]
-pub(super) struct Text {
-    pub(super) rows: Vec<Row>,
-    pub(super) modified: (i64, i64),
+pub(crate) struct Text {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) modified: (i64, i64),
 }
 
 /// Why a file is not shown.
@@ -69,8 +69,8 @@ impl<E: Into<Reason>> From<E> for Refusal {
 
 /// A process that had an object when it was sampled.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Host {
-    pub(super) tgid: Tgid,
+pub(crate) struct Host {
+    pub(crate) tgid: Tgid,
     /// The user and the files of the sample: see [`NameRequest`].
     user: UserId,
     files: FileNamespace,
@@ -81,7 +81,7 @@ pub(super) struct Host {
 
 impl Host {
     /// Remembers a process that was sampled a moment ago.
-    pub(super) fn of(request: &NameRequest) -> Host {
+    pub(crate) fn of(request: &NameRequest) -> Host {
         let NameRequest { tgid, user, files, .. } = *request;
         let has_another_root = files != own_files() || Process::open(tgid).is_some_and(|process| process.has_another_root());
         Host { tgid, user, files, start: start_of(tgid), has_another_root }
@@ -168,7 +168,7 @@ fn may_be_shown(mode: u32, owner: UserId, user: Option<UserId>) -> bool {
 /// Reads the file at this path, from the root of one of the processes or from our own. `object` has the function; `None` for the kernel.
 ///
 /// The error says in words which file is missing and why.
-pub(super) fn read(path: &str, hosts: &[Host], object: Option<&Object>) -> Result<Text, String> {
+pub(crate) fn read(path: &str, hosts: &[Host], object: Option<&Object>) -> Result<Text, String> {
     if !path.starts_with('/') {
         return Err(format!("the compiler recorded no directory for {path}"));
     }
@@ -229,7 +229,7 @@ fn read_in(root: &Root, path: &Path, user: Option<UserId>) -> Result<Text, Refus
 }
 
 /// Makes the lines of a file safe to print.
-pub(super) fn rows(bytes: &[u8]) -> Vec<Row> {
+pub(crate) fn rows(bytes: &[u8]) -> Vec<Row> {
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let lines = bytes.split(|byte| *byte == b'\n');
     lines.zip(1..).map(|(line, place)| Row { place, text: printable(line.strip_suffix(b"\r").unwrap_or(line)) }).collect()
