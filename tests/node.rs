@@ -16,7 +16,10 @@ use std::time::Duration;
 
 use common::alone;
 use flametop::collector::{Batch, Collector, CollectorOptions, Targets};
-use flametop::profile::{Frame, FrameId, FrameKind, Language, Names, Tgid, UserEnd};
+use flametop::profile::{
+    Frame, FrameId, FrameKind, FrameWeight, LabelId, Language, Names, Object, ObjectKind, Tgid, UserEnd, UserId,
+};
+use flametop::symbolize::Symbolizer;
 
 /// A build of Node.js.
 struct Node {
@@ -358,4 +361,122 @@ fn functions_have_the_shares_that_v8_sees() {
     }
     let only_told = theirs.iter().filter(|(name, share)| **share / all > 0.01 && !name.is_empty() && !mine.contains_key(*name));
     assert_eq!(only_told.count(), 0, "{theirs:?}");
+}
+
+/// A script with a source map, and the names of its functions.
+struct Bundle {
+    path: PathBuf,
+    names: Arc<Names>,
+    symbolizer: Symbolizer,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Bundle {
+    fn of(path: PathBuf) -> Bundle {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let names = Arc::new(Names::default());
+        Bundle { symbolizer: Symbolizer::start(Arc::clone(&names), runtime.handle().clone()), path, names, runtime }
+    }
+
+    /// Returns a frame in this line, of a function that begins at this line and column.
+    fn frame(&self, begin: (u32, u32), line: u32) -> (LabelId, FrameId) {
+        let path = self.path.to_str().unwrap();
+        let files = flametop::object::open::own_files();
+        let user = UserId(rustix::process::getuid().as_raw());
+        let object = Object { kind: ObjectKind::Script, path: path.into(), build_id: None, file: None, files, user };
+        let object = self.names.objects.intern(object);
+        let label = format!("{path}:{}:{}", begin.0, begin.1);
+        let label = self.names.labels.intern("f", &label, FrameKind::Script(Language::JavaScript));
+        let (frame, _) = self.names.intern_frame(Frame::Script { object, label, line });
+        self.symbolizer.request_here([frame]);
+        (label, frame)
+    }
+
+    fn located(&self, frame: FrameId) -> Option<(String, u32)> {
+        let found = self.runtime.block_on(self.symbolizer.locate(frame)).unwrap()?;
+        Some((found.file.to_string(), found.line))
+    }
+}
+
+/// Node.js finds the same source for each column of a script that is one line, and for each line of a longer one.
+#[test]
+fn lines_of_bundles_are_those_that_node_finds() {
+    // Prints a list of `[line, column, source, line of the source]`, all from 1.
+    const TOLD: &str = r"
+        const { findSourceMap, SourceMap } = require('module'), fs = require('fs'), path = require('path');
+        const file = process.argv[2], lines = fs.readFileSync(file, 'utf8').split('\n');
+        const url = lines.findLast((line) => line.startsWith('//# sourceMappingURL=')).slice(21);
+        const data = url.startsWith('data:') ? Buffer.from(url.split(',')[1], 'base64') : fs.readFileSync(path.join(path.dirname(file), url));
+        const map = new SourceMap(JSON.parse(data)), found = [];
+        lines.forEach((text, line) => {
+            for (let column = 0; column < text.length; column++) {
+                const entry = map.findEntry(line, column);
+                if (entry.generatedLine !== line) continue;
+                found.push([line + 1, column + 1, path.join(path.dirname(file), entry.originalSource), entry.originalLine + 1]);
+            }
+        });
+        console.log(JSON.stringify(found));
+    ";
+    let directory = tempfile::tempdir().unwrap();
+    let tell = directory.path().join("tell.js");
+    std::fs::write(&tell, TOLD).unwrap();
+    let node = nodes().pop().unwrap();
+    for (name, at_least) in [("bundle.js", 300), ("plain.js", 25)] {
+        let bundle = Bundle::of(program(name));
+        let told = node.starts(&[], &tell, &[bundle.path.to_str().unwrap()]).output();
+        let told: Vec<(u32, u32, String, u32)> = serde_json::from_str(&told).unwrap();
+        let (mut compared, mut before) = (0, 0);
+        for (line, column, source, its_line) in told {
+            // Without its column, a line counts as what it begins with.
+            let begin = if name == "plain.js" { (line + 1, 1) } else { (line, column) };
+            let is_compared = if name == "plain.js" { line != before } else { column > 1 };
+            before = line;
+            if is_compared {
+                let (_, frame) = bundle.frame(begin, line);
+                assert_eq!(bundle.located(frame), Some((source, its_line)), "{name}:{line}:{column}");
+                compared += 1;
+            }
+        }
+        assert!(compared >= at_least, "{name}: {compared} places");
+    }
+}
+
+/// The source view shows the source that the map has, else the file, else the script itself and why.
+#[test]
+fn the_source_of_a_bundle_is_shown() {
+    let column = |script: &str, function: &str| script.find(function).unwrap() as u32 + 1;
+    let script = std::fs::read_to_string(program("bundle.js")).unwrap();
+    let map = std::fs::read_to_string(program("bundle.js.map")).unwrap();
+    let without = map.replace("sourcesContent", "nothing");
+    let expected = std::fs::read_to_string(program("src/sums.ts")).unwrap();
+    const SHOWN: &str = "from the source map of bundle.js";
+    for (map, has_file, note) in [
+        (Some(&map), false, SHOWN),
+        (Some(&without), true, SHOWN),
+        (Some(&without), false, "src/sums.ts was not found"),
+        (Some(&map.replace("AAOO", "AAO")), true, "bundle.js.map: its mappings are damaged"),
+        (Some(&"x".to_owned()), true, "bundle.js.map: it is no source map"),
+        (None, true, "bundle.js.map was not found"),
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("bundle.js"), &script).unwrap();
+        map.into_iter().for_each(|map| std::fs::write(place.path().join("bundle.js.map"), map).unwrap());
+        if has_file {
+            std::fs::create_dir(place.path().join("src")).unwrap();
+            std::fs::write(place.path().join("src/sums.ts"), &expected).unwrap();
+        }
+        let bundle = Bundle::of(place.path().join("bundle.js"));
+        let (label, frame) = bundle.frame((1, column(&script, "(t){let")), 1);
+        let weight = FrameWeight { frame, own: 1, total: 1 };
+        let listing = bundle.runtime.block_on(bundle.symbolizer.listing(label, vec![weight], None)).unwrap().unwrap();
+        let source = listing.source.unwrap();
+        let row = &source.rows[source.row_of[&frame]];
+        assert!(source.note.contains(note), "{note}: {}", source.note);
+        if note == SHOWN {
+            assert!(source.file.ends_with("src/sums.ts"), "{}", source.file);
+            assert!(&*row.text == "    mix(range: Range): number {" && row.place == 19, "{row:?}");
+        } else {
+            assert!(source.file.ends_with("bundle.js") && row.place == 1, "{note}: {} {row:?}", source.file);
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Shows functions of hostile programs: code of x86_64 and arm64, source text, mangled names. It must not panic, overflow, or show control
+//! Shows functions of hostile programs: code of x86_64 and arm64, source text, mangled names, source maps. It must not panic, overflow, or show control
 //! characters, and rows must be in order. The first byte chooses the reader: `flametop::symbolize::ListingReader`.
 #![no_main]
 

@@ -106,7 +106,7 @@ const OF_A_FILE: usize = 3000;
 /// Memory and files that the symbolizer holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes of the objects' symbol tables, of JIT code maps, and of what is known about open files.
+    /// Bytes of the objects' symbol tables, of JIT code maps, of source maps, and of what is known about open files.
     pub tables: usize,
     /// Bytes of the kernel's symbols.
     pub kernel: usize,
@@ -225,7 +225,8 @@ impl Symbolizer {
         let (tables, files) = work.service.objects.usage();
         let (maps, map_files) = work.service.jit.usage();
         let files = files + map_files;
-        Usage { tables: tables + maps + files * OF_A_FILE, files, kernel: work.service.kernel.memory() }
+        let source_maps = work.service.source_maps.size();
+        Usage { tables: tables + maps + source_maps + files * OF_A_FILE, files, kernel: work.service.kernel.memory() }
     }
 
     /// Finds the file and line of a frame in the object's own debug information. Only the newest question is kept. If an older one has not

@@ -1,4 +1,4 @@
-//! Gives the fuzzer (`fuzz/`) the readers of code, source text and names of functions.
+//! Gives the fuzzer (`fuzz/`) the readers of code, source text, source maps and names of functions.
 //!
 //! The fuzzer can call only public functions. The program itself calls none of these.
 
@@ -7,6 +7,7 @@ use super::code::Code;
 
 use crate::object::headers::Arch;
 use crate::profile::{FrameId, Row};
+use crate::symbolize::source_files::map::{self, Map};
 use crate::symbolize::source_files::text;
 use crate::symbolize::symbols::demangle::{Detail, MAX_OUTPUT, demangle};
 
@@ -21,11 +22,14 @@ pub enum ListingReader {
     Source,
     /// A mangled name.
     Name,
+    /// A source map, or a script that names one.
+    SourceMap,
 }
 
 impl ListingReader {
     /// All readers. The first byte of an input selects one.
-    pub const ALL: [ListingReader; 4] = [ListingReader::X86, ListingReader::Arm64, ListingReader::Source, ListingReader::Name];
+    pub const ALL: [ListingReader; 5] =
+        [ListingReader::X86, ListingReader::Arm64, ListingReader::Source, ListingReader::Name, ListingReader::SourceMap];
 
     /// Gives the bytes to the reader and checks its result.
     ///
@@ -42,6 +46,7 @@ impl ListingReader {
                 // Bytes that are not UTF-8 become characters of three bytes; a stub keeps its `@plt`.
                 keep(name.len() <= 3 * bytes.len() + MAX_OUTPUT, || format!("a name of {} bytes", name.len()))
             }),
+            ListingReader::SourceMap => source_map(bytes),
         }
     }
 }
@@ -69,6 +74,19 @@ fn code(arch: Arch, bytes: &[u8]) -> Result<(), String> {
     let rows = Code { arch, bytes, range: start..end, note: "", file: "file" }.rows(Hostile, places.into_iter())?;
     keep(rows.row_of.iter().all(|(_, row)| *row < rows.rows.len()), || "a frame on a row that is not there".to_owned())?;
     are_in_order(&rows.rows)
+}
+
+fn source_map(bytes: &[u8]) -> Result<(), String> {
+    map::place_of(bytes);
+    let Ok(map) = Map::parse(bytes) else { return Ok(()) };
+    Map::content(bytes, 0);
+    for (line, column) in (0..100).flat_map(|line| [None, Some(0), Some(1), Some(100)].map(|column| (line, column))) {
+        let found = map.original(line, column);
+        keep(found.is_none_or(|(source, line)| source < map.sources.len() && line > 0), || format!("no source for {found:?}"))?;
+    }
+    map.sources
+        .iter()
+        .try_for_each(|source| keep(map::beside("/a/b", source).starts_with('/'), || format!("{source:?} is nowhere")))
 }
 
 fn are_in_order(rows: &[Row]) -> Result<(), String> {

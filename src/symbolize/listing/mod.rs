@@ -25,7 +25,7 @@ use super::service::Service;
 use super::service::latest::Newest;
 use super::service::locate::chains;
 use super::source_files::text::{self, Host};
-use crate::profile::{FrameId, FrameWeight, LabelId, Listing, Object, ObjectId, ObjectKind, Rows, UserId, sanitize};
+use crate::profile::{Frame, FrameId, FrameWeight, LabelId, Listing, Object, ObjectId, ObjectKind, Row, Rows, UserId, sanitize};
 
 /// Most addresses of one function that are examined, the heaviest first. Functions have some thousand instructions, most of them never
 /// sampled.
@@ -189,7 +189,7 @@ impl About<'_> {
         let Some(chains) = chains(service, id, &frames) else {
             return Err(format!("no source: {name} has no debug information; build it with -g, or install its debug symbols"));
         };
-        let mut lines: Vec<(FrameId, Arc<str>, u32)> = Vec::new();
+        let mut lines: Vec<Line> = Vec::new();
         let mut files: FxHashMap<Arc<str>, (u64, u64)> = FxHashMap::default();
         for (weight, chain) in self.frames.iter().zip(chains) {
             // If a function is inlined into itself, the innermost one counts.
@@ -208,22 +208,59 @@ impl About<'_> {
                 _ => format!("no source: the debug information of {name} has no lines for this function"),
             });
         };
+        let is_script = self.object.kind == ObjectKind::Script;
+        let script = sanitize(&self.object.path);
+        if is_script && *file != *script {
+            return self.original(&file, &lines, hosts).or_else(|why| self.script(&script, hosts, &why));
+        }
         let of_user = Some(self.object).filter(|object| object.kind != ObjectKind::Kernel);
         let text = text::read(&file, hosts, of_user).map_err(|why| format!("no source: {why}"))?;
-        let at_row = |line: &u32| (*line as usize).checked_sub(1).filter(|row| *row < text.rows.len());
-        let row_of: FxHashMap<FrameId, usize> =
-            lines.iter().filter(|(_, of, _)| *of == file).filter_map(|(frame, _, line)| Some((*frame, at_row(line)?))).collect();
         let is_built = !matches!(self.object.kind, ObjectKind::Anonymous | ObjectKind::Script);
         let built = if is_built { code::modified(service, owner, about) } else { None };
-        let note = match built {
-            _ if lines.iter().any(|(_, of, line)| *of == file && at_row(line).is_none()) => {
-                "the file has changed: it has fewer lines than the compiler saw"
+        let fault = if is_script { service.source_maps.fault(service.script(id, self.object)) } else { None };
+        let note = match (built, fault) {
+            (Some(built), _) if built < text.modified => {
+                "the file is newer than the program: its lines may differ from the code that runs".to_owned()
             }
-            Some(built) if built < text.modified => {
-                "the file is newer than the program: its lines may differ from the code that runs"
-            }
-            _ => "",
+            (_, Some(why)) => format!("the source map is not used: {why}"),
+            _ => String::new(),
         };
-        Ok(Rows { file, note: note.to_owned(), rows: text.rows, row_of })
+        Ok(rows_of(file, text.rows, &lines, note))
     }
+
+    /// Returns the source that a script was made from.
+    fn original(&self, file: &Arc<str>, lines: &[Line], hosts: &[Host]) -> Pane {
+        let About { service, id, object, .. } = *self;
+        let rows = match service.source_maps.content(service.script(id, object), file) {
+            Some(text) => text::lines(file, text.as_bytes())?,
+            None => text::read(file, hosts, Some(object))?.rows,
+        };
+        let note = format!("from the source map of {}", sanitize(object.short_name()));
+        Ok(rows_of(Arc::clone(file), rows, lines, note))
+    }
+
+    /// Returns a script whose original cannot be shown.
+    fn script(&self, file: &str, hosts: &[Host], why: &str) -> Pane {
+        let text = text::read(file, hosts, Some(self.object)).map_err(|why| format!("no source: {why}"))?;
+        let file: Arc<str> = file.into();
+        let line = |weight: &FrameWeight| match self.service.names.frames.get(weight.frame)? {
+            Frame::Script { line, .. } => Some((weight.frame, Arc::clone(&file), line)),
+            _ => None,
+        };
+        let lines: Vec<Line> = self.frames.iter().filter_map(line).collect();
+        Ok(rows_of(Arc::clone(&file), text.rows, &lines, format!("the source map's original is not shown: {why}")))
+    }
+}
+
+/// An address of a function, and its line in a file.
+type Line = (FrameId, Arc<str>, u32);
+
+/// Finds the rows of addresses in a file.
+fn rows_of(file: Arc<str>, rows: Vec<Row>, lines: &[Line], note: String) -> Rows {
+    let at_row = |line: &u32| (*line as usize).checked_sub(1).filter(|row| *row < rows.len());
+    let its = || lines.iter().filter(|(_, of, _)| *of == file);
+    let row_of = its().filter_map(|(frame, _, line)| Some((*frame, at_row(line)?))).collect();
+    let is_short = its().any(|(.., line)| at_row(line).is_none());
+    let note = if is_short { "the file has changed: it has fewer lines than the compiler saw".to_owned() } else { note };
+    Rows { file, note, rows, row_of }
 }

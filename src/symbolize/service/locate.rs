@@ -9,7 +9,10 @@ use tokio::sync::oneshot;
 
 use super::Service;
 use super::latest::Newest;
-use crate::profile::{Frame, FrameId, FrameWeight, LabelId, ObjectId, ObjectKind, SourceLocation, hottest_line, sanitize};
+use crate::profile::{
+    Begin, Frame, FrameId, FrameKind, FrameWeight, LabelId, Language, Object, ObjectId, ObjectKind, SourceLocation, hottest_line,
+    sanitize,
+};
 use crate::symbolize::dwarf::location;
 use crate::symbolize::kernel::vmlinux::same_function;
 use crate::symbolize::symbols::demangle::{Detail, demangle};
@@ -144,7 +147,10 @@ fn places(service: &Service, object: ObjectId, frames: &[FrameId]) -> Option<Vec
         ObjectKind::Script => {
             let file: Arc<str> = sanitize(&about.path).into();
             let place = |frame: &FrameId| match service.names.frames.get(*frame)? {
-                Frame::Script { line, .. } if line > 0 => Some(SourceLocation { file: Arc::clone(&file), line }),
+                Frame::Script { line, label, .. } if line > 0 => {
+                    let original = service.original(object, about, label, line);
+                    Some(original.unwrap_or_else(|| SourceLocation { file: Arc::clone(&file), line }))
+                }
                 _ => None,
             };
             return Some(frames.iter().map(|frame| vec![place(frame)]).collect());
@@ -194,6 +200,17 @@ fn places(service: &Service, object: ObjectId, frames: &[FrameId]) -> Option<Vec
 }
 
 impl Service {
+    /// Returns what a line of a function of JavaScript was made from, if its script has a source map. The column is known only where the
+    /// function begins; a minified script is one line. A function that begins with the script is the whole script, made from many sources.
+    fn original(&self, object: ObjectId, about: &Object, label: LabelId, line: u32) -> Option<SourceLocation> {
+        const SCRIPT: (u32, Option<u32>) = (1, Some(1));
+        let label = self.names.labels.get(label).filter(|label| label.kind == FrameKind::Script(Language::JavaScript))?;
+        let begin = Begin::parse(&label.object).map(|begin| (begin.line, begin.column)).filter(|begin| begin.0 == line);
+        let column = begin.and_then(|(_, column)| column);
+        let original = || self.source_maps.original(self.script(object, about), line, column);
+        if begin == Some(SCRIPT) { None } else { original() }
+    }
+
     /// Whether a frame's outermost function has this name.
     fn is_named(&self, frame: FrameId, name: &[u8]) -> bool {
         let symbol = self.symbol_of(frame).and_then(|label| self.names.labels.get(label));

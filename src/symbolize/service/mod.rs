@@ -40,6 +40,7 @@ use super::service::objects::{Entry, EntryState, Objects};
 use super::service::queue::{Job, Queue, Waiting};
 use super::service::unnamed::Unnamed;
 use super::source_files::hosts::Hosts;
+use super::source_files::maps::{Script, SourceMaps};
 use super::symbols::demangle::{Detail, demangle};
 use super::symbols::index::{NameRef, SymbolIndex};
 use crate::locks::lock;
@@ -79,6 +80,7 @@ pub(super) struct Service {
     pub(super) jit: Arc<JitNames>,
     pub(super) fetch: Fetch,
     pub(super) hosts: Hosts,
+    pub(super) source_maps: SourceMaps,
     pending: AtomicUsize,
     pub(super) idle: Notify,
     pub(super) stopped: AtomicBool,
@@ -128,6 +130,11 @@ impl Service {
         self.modules.object_of(name, &self.objects.root, &self.names)
     }
 
+    /// Returns the script with this object.
+    pub(super) fn script<'a>(&'a self, id: ObjectId, about: &'a Object) -> Script<'a> {
+        Script { id, about, hosts: &self.hosts }
+    }
+
     pub(super) fn new(names: Arc<Names>, handle: Handle) -> Service {
         Service {
             names,
@@ -143,6 +150,7 @@ impl Service {
             jit: Arc::default(),
             fetch: Fetch::default(),
             hosts: Hosts::default(),
+            source_maps: SourceMaps::default(),
             pending: AtomicUsize::new(0),
             idle: Notify::new(),
             stopped: AtomicBool::new(false),

@@ -49,15 +49,17 @@ const FIRST_NAMESPACE: u32 = 0xf000_0000;
 #[derive(Debug)]
 pub(crate) struct Text {
     pub(crate) rows: Vec<Row>,
-    pub(crate) modified: (i64, i64),
+    pub(crate) modified: Modified,
 }
+
+/// When a file was written: seconds, and nanoseconds.
+pub(crate) type Modified = (i64, i64);
 
 /// Why a file is not shown.
 #[derive(Debug)]
 enum Refusal {
     /// Only its owner may read it, and the owner is not the user who would see it.
     Private,
-    TooManyLines,
     Other(Reason),
 }
 
@@ -165,10 +167,24 @@ fn may_be_shown(mode: u32, owner: UserId, user: Option<UserId>) -> bool {
     mode & 0o004 != 0 || user == Some(owner)
 }
 
+/// Reads the lines of the file at this path: see [`bytes`].
+pub(crate) fn read(path: &str, hosts: &[Host], object: Option<&Object>) -> Result<Text, String> {
+    let (bytes, modified) = bytes(path, hosts, object, MAX_SIZE)?;
+    Ok(Text { rows: lines(path, &bytes)?, modified })
+}
+
+/// Returns the lines of a file with this path, unless it has too many.
+pub(crate) fn lines(path: &str, bytes: &[u8]) -> Result<Vec<Row>, String> {
+    if bytes.iter().filter(|byte| **byte == b'\n').count() > MAX_LINES {
+        return Err(format!("{path} has more than {MAX_LINES} lines"));
+    }
+    Ok(rows(bytes))
+}
+
 /// Reads the file at this path, from the root of one of the processes or from our own. `object` has the function; `None` for the kernel.
 ///
 /// The error says in words which file is missing and why.
-pub(crate) fn read(path: &str, hosts: &[Host], object: Option<&Object>) -> Result<Text, String> {
+pub(crate) fn bytes(path: &str, hosts: &[Host], object: Option<&Object>, limit: u64) -> Result<(Vec<u8>, Modified), String> {
     if !path.starts_with('/') {
         return Err(format!("the compiler recorded no directory for {path}"));
     }
@@ -178,54 +194,50 @@ pub(crate) fn read(path: &str, hosts: &[Host], object: Option<&Object>) -> Resul
         is_elsewhere |= host.has_another_root;
         let Some(process) = host.process() else { continue };
         is_elsewhere |= process.has_another_root();
-        match read_patiently(Root::Under(process.path_of("root")), path, process.user()) {
-            Ok(text) => return Ok(text),
+        match read_patiently(Root::Under(process.path_of("root")), path, process.user(), limit) {
+            Ok(read) => return Ok(read),
             Err(Refusal::Other(Reason::NotFound)) => {}
             Err(why) => worst = why,
         }
     }
     if !is_elsewhere && !matches!(worst, Refusal::Private) {
         let user = own_user().filter(|user| object.is_none_or(|object| object.user == *user));
-        match read_patiently(Root::Own, path, user) {
-            Ok(text) => return Ok(text),
+        match read_patiently(Root::Own, path, user, limit) {
+            Ok(read) => return Ok(read),
             Err(Refusal::Other(Reason::NotFound)) => {}
             Err(why) => worst = why,
         }
     }
     Err(match worst {
         Refusal::Private => format!("{path} is readable only by its owner"),
-        Refusal::TooManyLines => format!("{path} has more than {MAX_LINES} lines"),
         Refusal::Other(Reason::NotFound) => format!("{path} was not found; the compiler recorded this path"),
-        Refusal::Other(Reason::TooLarge) => format!("{path} is longer than {} MB", MAX_SIZE >> 20),
+        Refusal::Other(Reason::TooLarge) => format!("{path} is longer than {} MB", limit >> 20),
         Refusal::Other(reason) => format!("{path}: {reason}"),
     })
 }
 
 /// Reads a whole source file, since such files are short. Uses a thread that can be left behind. `user` is the user who will see the file.
-fn read_patiently(root: Root, path: &str, user: Option<UserId>) -> Result<Text, Refusal> {
+fn read_patiently(root: Root, path: &str, user: Option<UserId>, limit: u64) -> Result<(Vec<u8>, Modified), Refusal> {
     let path = PathBuf::from(path);
-    in_time(user.unwrap_or(US), root.place(&path), move || Ok(read_in(&root, &path, user)))?
+    in_time(user.unwrap_or(US), root.place(&path), move || Ok(read_in(&root, &path, user, limit)))?
 }
 
-fn read_in(root: &Root, path: &Path, user: Option<UserId>) -> Result<Text, Refusal> {
+fn read_in(root: &Root, path: &Path, user: Option<UserId>, limit: u64) -> Result<(Vec<u8>, Modified), Refusal> {
     let place = resolve(root, path)?;
     let file = reopen(user.unwrap_or(US), &place.file)?;
     if !may_be_shown(file.facts.mode, file.facts.owner, user) || !may_be_reached(root, place.directory, user)? {
         return Err(Refusal::Private);
     }
     // This thread can be left behind, so it may wait for the file.
-    let bytes = file.opened.ask(|file| {
+    let bytes = file.opened.ask(move |file| {
         let mut bytes = Vec::new();
-        file.take(MAX_SIZE + 1).read_to_end(&mut bytes).map(|_| bytes)
+        file.take(limit + 1).read_to_end(&mut bytes).map(|_| bytes)
     })?;
-    if bytes.len() as u64 > MAX_SIZE {
+    if bytes.len() as u64 > limit {
         return Err(Reason::TooLarge.into());
     }
-    if bytes.iter().filter(|byte| **byte == b'\n').count() > MAX_LINES {
-        return Err(Refusal::TooManyLines);
-    }
     let (seconds, nanoseconds) = file.facts.modified;
-    Ok(Text { rows: rows(&bytes), modified: (seconds, nanoseconds.into()) })
+    Ok((bytes, (seconds, nanoseconds.into())))
 }
 
 /// Makes the lines of a file safe to print.
