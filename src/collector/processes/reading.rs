@@ -33,7 +33,7 @@ const MAX_CODE_READ: usize = 16;
 const MAX_HEIRS: usize = 1024;
 
 /// The answer to a question that took more CPU time than [`PROMPT`] counts as a read of a function for each such part of the time.
-const CPU_OF_A_READ: Duration = Duration::from_micros(50);
+const CPU_OF_A_READ: Duration = Duration::from_micros(40);
 
 /// Processes whose mappings could not be read, and related counts.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]

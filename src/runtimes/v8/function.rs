@@ -22,7 +22,7 @@ const MAX_VARIABLES: u64 = 1 << 16;
 /// More variables than these are not listed one by one, but in a table, which is one word.
 const MAX_LISTED: u64 = 75;
 /// How often a function is read if V8 moves its parts meanwhile.
-const ATTEMPTS: usize = 4;
+const ATTEMPTS: usize = 3;
 
 /// A function of JavaScript.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -107,8 +107,7 @@ impl<'a, M: Memory> Reader<'a, M> {
         let heap = self.heap;
         let code = self.known.codes.at(&heap, instruction, &mut self.words_left)?;
         let places = code.places(&heap, shared, instruction)?;
-        let call = |(shared, position)| self.steadily(shared, |reader| reader.call(shared, position));
-        places.into_iter().map(call).collect()
+        places.into_iter().map(|(shared, position)| self.call(shared, position)).collect()
     }
 
     /// Reads the function and the line of a position.
@@ -117,19 +116,24 @@ impl<'a, M: Memory> Reader<'a, M> {
         let check = Function::check(heap.memory, heap.layout, shared)?;
         let script = heap.field(shared, heap.layout.shared_script)?;
         let is_script = heap.type_of(shared)? == heap.layout.type_shared && heap.type_of(script) == Some(heap.layout.type_script);
-        let source = if is_script { self.known.sources.of(heap, script, &mut self.left) } else { None };
-        let line = source.and_then(|mut source| source.line_of(position)).unwrap_or(0);
+        let line = is_script.then(|| self.line(script, position)).flatten().unwrap_or(0);
         Some(Call { shared, check, line })
     }
 
-    /// Reads something of a function, and again if V8 has moved what the function refers to meanwhile: the source of a script is a young
-    /// object for the first milliseconds, and moves twice.
-    fn steadily<T>(&mut self, shared: u64, mut read: impl FnMut(&mut Self) -> T) -> T {
-        let mut before = self.parts(shared);
+    /// Returns the line of a position in a script.
+    fn line(&mut self, script: u64, position: u32) -> Option<u32> {
+        let source = |reader: &Self| reader.heap.field(script, reader.heap.layout.script_source);
+        self.steadily(source, |reader| reader.known.sources.of(reader.heap, script, &mut reader.left)?.line_of(position))
+    }
+
+    /// Reads something, and again if V8 has moved a part of it meanwhile: the source of a script is a young object for the first milliseconds,
+    /// and moves twice. `parts` returns where the parts are.
+    fn steadily<P: PartialEq, T>(&mut self, parts: impl Fn(&Self) -> P, mut read: impl FnMut(&mut Self) -> T) -> T {
+        let mut before = parts(self);
         let mut attempt = 1;
         loop {
             let found = read(self);
-            let after = self.parts(shared);
+            let after = parts(self);
             if after == before || attempt == ATTEMPTS {
                 return found;
             }
@@ -148,7 +152,7 @@ impl<'a, M: Memory> Reader<'a, M> {
 
     /// Reads the function of a SharedFunctionInfo. Returns `None` if it cannot be read, or if something else is there.
     pub fn function(&mut self, shared: u64) -> Option<Function> {
-        self.steadily(shared, |reader| reader.function_now(shared))
+        self.steadily(|reader| reader.parts(shared), |reader| reader.function_now(shared))
     }
 
     fn function_now(&mut self, shared: u64) -> Option<Function> {

@@ -3,6 +3,8 @@
 //! The source of a bundle may have 10 MB. So its line ends are counted once, in blocks, and the counts are kept. For the line of a position, one
 //! block is read again.
 
+use std::ops::Range;
+
 use super::heap::{Flat, Heap, smi};
 use crate::runtimes::Memory;
 
@@ -121,8 +123,7 @@ fn count<M: Memory>(heap: Heap<'_, M>, flat: Flat, left: &mut u64) -> Option<Box
         let whole = text.len().min((AT_ONCE * BLOCK) as usize);
         for block in (0..whole.max(1)).step_by(BLOCK as usize) {
             before.push(ends);
-            let block = block..whole.min(block + BLOCK as usize);
-            ends = ends.saturating_add(block.filter(|at| is_end(&text, *at)).count() as u32);
+            ends = ends.saturating_add(ends_in(&text, block..whole.min(block + BLOCK as usize)));
         }
     }
     Some(before.into())
@@ -137,6 +138,16 @@ fn characters<M: Memory>(heap: Heap<'_, M>, flat: Flat, begin: u32, count: u32) 
         true => bytes.into_iter().map(u16::from).collect(),
         false => bytes.as_chunks().0.iter().map(|unit| u16::from_le_bytes(*unit)).collect(),
     })
+}
+
+/// Counts the characters in a range of a text with which lines end: [`is_end`], for many characters at a time.
+fn ends_in(text: &[u16], range: Range<usize>) -> u32 {
+    let (end, block) = (range.end, text.get(range).unwrap_or_default());
+    let line_ends = block.iter().filter(|unit| matches!(unit, 0x0a | 0x2028 | 0x2029)).count();
+    let returns = block.iter().filter(|unit| **unit == 0x0d).count();
+    let pairs = block.iter().zip(block.iter().skip(1)).filter(|pair| *pair == (&0x0d, &0x0a)).count();
+    let is_last_a_pair = block.last() == Some(&0x0d) && text.get(end) == Some(&0x0a);
+    (line_ends + returns - pairs) as u32 - u32::from(is_last_a_pair)
 }
 
 /// Whether a line ends with this character. Of `\r\n`, the second one ends it.
@@ -215,6 +226,18 @@ mod tests {
                 let begin = before + end.len();
                 assert!((0..begin).all(|at| columns[at] == at as u32 + 1), "{before} {end:?}");
                 assert!((begin..columns.len()).all(|at| columns[at] == (at - begin) as u32 + 1), "{before} {end:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn ends_are_counted_as_they_are_found() {
+        const CHARACTERS: [u16; 5] = [0x0a, 0x0d, 0x2028, 0x2029, 0x61];
+        for number in 0..5u32.pow(5) {
+            let text: Vec<u16> = (0..5).map(|place| CHARACTERS[(number / 5u32.pow(place) % 5) as usize]).collect();
+            for range in [0..5, 0..4, 1..4, 4..5, 5..5] {
+                let found = range.clone().filter(|at| is_end(&text, *at)).count();
+                assert_eq!(ends_in(&text, range), found as u32, "{text:?}");
             }
         }
     }
