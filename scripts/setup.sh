@@ -4,7 +4,7 @@
 #   scripts/setup.sh build    a C compiler, clang >= 14 with the BPF target, make, pkg-config, headers of libelf and zlib
 #   scripts/setup.sh check    like build, and programs of the unit tests: compilers, binutils, LLVM's symbolizer and interpreter, dwz, xz,
 #                             Rust's own formatter and linter, shellcheck
-#   scripts/setup.sh test     like check, and programs of the other tests: Chromium, Node.js, a server of debug files, other Pythons
+#   scripts/setup.sh test     like check, and programs of the other tests: Chromium, Node.js, Java, a server of debug files, other Pythons
 #   scripts/setup.sh test-all like test, and a program of the slow tests: gdb
 #   scripts/setup.sh test-vm  like test, and programs that boot other kernels and build for arm64 (tests/vm): on Debian only
 #   scripts/setup.sh clang    prints the clang that will be used
@@ -107,6 +107,11 @@ package() {
     zypper:debuginfod-find) echo debuginfod-client ;;
     *:debuginfod-find) echo debuginfod ;;
     *:node) echo nodejs ;;
+    apt:javac) echo default-jdk-headless ;;
+    dnf:javac) echo java-latest-openjdk-devel ;;
+    zypper:javac) echo java-21-openjdk-devel ;;
+    pacman:javac) echo jdk-openjdk ;;
+    apk:javac) echo openjdk21-jdk ;;
     *) echo "$2" ;;
     esac
 }
@@ -176,7 +181,7 @@ clang)
     ;;
 *) fail "usage: scripts/setup.sh build|check|test|test-all|test-vm|clang" ;;
 esac
-case $1 in test*) WANTED="$WANTED chromium node python3 perf debuginfod debuginfod-find" ;; esac
+case $1 in test*) WANTED="$WANTED chromium node javac python3 perf debuginfod debuginfod-find" ;; esac
 [ "$1" != test-all ] || WANTED="$WANTED gdb"
 # Apt fetches kernels and the toolchain for arm64 from the mirror that the machine's own apt uses.
 if [ "$1" = test-vm ]; then
@@ -186,4 +191,4 @@ fi
 install_missing
 check_rust
 [ "$1" = build ] || check_rust_tools
-case $1 in test*) scripts/pythons.sh && scripts/nodes.sh ;; esac
+case $1 in test*) scripts/pythons.sh && scripts/nodes.sh && scripts/jdks.sh ;; esac

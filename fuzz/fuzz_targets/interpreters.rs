@@ -1,4 +1,4 @@
-//! Reads objects of Python or V8 in the memory of a hostile process, or a record of the functions in a sample. It must not panic or overflow;
+//! Reads objects of Python, V8 or HotSpot in the memory of a hostile process, or a record of the functions in a sample. It must not panic or overflow;
 //! names, frames and allocations must be bounded. The first byte chooses the version, or the record
 //! (`flametop::collector::fuzzing::script`).
 #![no_main]
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use flametop::runtimes::{Memory, RuntimeBytes};
 use flametop::runtimes::python::{Clues, Code, Layout, LeadsTo, MAX_FILE, MAX_NAME, StateSlot, Version, chain, find_slot, threads};
-use flametop::runtimes::v8;
+use flametop::runtimes::{hotspot, v8};
 use libfuzzer_sys::fuzz_target;
 
 /// Minor versions that the first byte chooses from: all known versions.
@@ -18,7 +18,9 @@ const MINORS: std::ops::RangeInclusive<u8> = 7..=15;
 const SCRIPT: u8 = 9;
 /// The first byte of V8's objects.
 const V8: u8 = 10;
-const KINDS: u8 = V8 + 1;
+/// The first byte of HotSpot's structures.
+const HOTSPOT: u8 = 11;
+const KINDS: u8 = HOTSPOT + 1;
 /// Frames of a walk: slightly more than BPF walks (`MAX_SCRIPT_FRAMES`, 4,096).
 const MAX_FRAMES: usize = 4_200;
 /// Code objects that are read. A code object has up to 16 KiB of line table and 6 KiB of names.
@@ -111,6 +113,7 @@ fuzz_target!(|bytes: &[u8]| {
             }
         }
         Some((kind, bytes)) if kind % KINDS == V8 => javascript(bytes),
+        Some((kind, bytes)) if kind % KINDS == HOTSPOT => java(bytes),
         Some((kind, bytes)) => python(MINORS.start() + kind % KINDS, bytes),
         None => {}
     }
@@ -140,6 +143,34 @@ fn javascript(input: &[u8]) {
         assert!(function.name.chars().count() <= v8::MAX_NAME as usize && function.file.chars().count() <= v8::MAX_FILE as usize);
         assert!(function.size() <= 1 << 18);
         function.lines.line(layout.place_of(object as u32));
+    }
+}
+
+/// Reads methods of Java. The input begins with the version, and with the places and widths of fields.
+fn java(input: &[u8]) {
+    const FIELDS: usize = 64;
+    let Some((numbers, input)) = input.split_first_chunk::<{ 2 * FIELDS }>() else { return };
+    let Some((&[version, flags, base @ ..], bytes)) = input.split_first_chunk::<10>() else { return };
+    let field = |name: &'static str| {
+        // Names share numbers if they have the same sum.
+        let at = 2 * (name.bytes().map(usize::from).sum::<usize>() % FIELDS);
+        let [offset, width] = *numbers.get(at..)?.first_chunk()?;
+        Some(hotspot::Field { offset: u64::from(offset) << (width >> 4), width: 1 << (width & 3) })
+    };
+    let Some(mut layout) = hotspot::Layout::of(version.into(), field).ok().filter(|_| !bytes.is_empty()) else { return };
+    let memory = Image { leads_inside: flags & 1 == 1, base: u64::from_le_bytes(base) & !7, bytes };
+    layout.begin_at(memory.base);
+    for heap in hotspot::CodeHeap::all(&memory, &layout).into_iter().flatten() {
+        let Some(blob) = heap.blob(&memory, &layout, heap.begin + (heap.end - heap.begin) / 2) else { continue };
+        let calls = blob.calls(&memory, &layout, blob.begin.wrapping_add(u64::from(flags)));
+        assert!(calls.is_none_or(|calls| (1..=64).contains(&calls.len())));
+    }
+    for object in (0..bytes.len() as u64).step_by(8).take(MAX_CODES) {
+        let method = memory.base.wrapping_add(object);
+        hotspot::Method::check(&memory, &layout, method);
+        let Some(method) = hotspot::Method::read(&memory, &layout, method) else { continue };
+        assert!(method.size() <= 1 << 18);
+        method.lines.line(object as u16);
     }
 }
 

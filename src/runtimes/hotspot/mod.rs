@@ -1,0 +1,83 @@
+//! HotSpot, the JVM of JDK 11 to 27: from an instruction in the code cache to methods, with names and lines.
+//!
+//! ```text
+//! address ─► CodeHeap ─► Blob ─┬─ compiled ─► Blob::calls ─┬─► Method ─► class, name, parameters, file, lines
+//!                              └─ interpreter: the frame leads to it ─┘
+//! ```
+//!
+//! libjvm.so describes its structures in tables, so a new version works unless a structure changed ([`Layout`]). Compiled code and methods are
+//! freed, and others take their places. So compiled code is known by address and number, a method by address and [check](Method::check).
+//!
+//! Sources: HotSpot's `vmStructs.cpp`, `codeBlob.hpp`, `nmethod.hpp`, `heap.cpp`, `constMethod.hpp`, `pcDesc.hpp`, `scopeDesc.cpp`,
+//! `unsigned5.hpp`, and the memory of JDK 17 and 25.
+
+mod code_cache;
+mod layout;
+mod lines;
+mod method;
+mod numbers;
+mod scopes;
+mod tables;
+
+pub use code_cache::{Blob, BlobKind, CodeHeap};
+pub use layout::{Layout, Unfit};
+pub use lines::Lines;
+pub use method::{MAX_NAME, Method};
+pub use scopes::Call;
+pub use tables::Field;
+
+#[cfg(test)]
+mod tests {
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
+    use super::*;
+    use crate::runtimes::Memory;
+
+    /// Memory of random words: small numbers, pointers into a few kilobytes, and names.
+    struct Nonsense(u64);
+
+    impl Memory for Nonsense {
+        fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
+            let hash = |at: u64| BuildHasherDefault::<DefaultHasher>::default().hash_one((self.0, at));
+            for (at, byte) in (address..).zip(buffer.iter_mut()) {
+                let word = hash(at & !7);
+                let word = match word & 7 {
+                    0 => word,
+                    1 => u64::from_le_bytes(*b"nmethod\0"),
+                    2..=4 => word >> 8 & 0xff,
+                    _ => (word >> 8) % 4096 * 8,
+                };
+                *byte = word.to_le_bytes()[(at & 7) as usize];
+            }
+            address < 1 << 40
+        }
+    }
+
+    fn layout(version: u32, seed: u64) -> Layout {
+        let hash = |name: &str| BuildHasherDefault::<DefaultHasher>::default().hash_one((seed, name));
+        Layout::of(version, |name| Some(Field { offset: hash(name) % 12 * 8, width: 1 << (hash(name) >> 32 & 3) })).unwrap()
+    }
+
+    #[test]
+    fn nonsense_does_no_harm() {
+        let (mut methods, mut blobs) = (0, 0);
+        for seed in 0..20_000 {
+            let (memory, layout) = (Nonsense(seed), layout(11 + (seed % 16) as u32, seed));
+            if let Some(method) = Method::read(&memory, &layout, 64) {
+                assert!(method.size() < 1 << 17);
+                method.lines.line(7);
+                methods += 1;
+            }
+            Method::check(&memory, &layout, 64);
+            CodeHeap::all(&memory, &layout);
+            let heap = CodeHeap { begin: 0x1000, end: 0x9000, segments: 0x9000, shift: 7 };
+            for address in (heap.begin..heap.end).step_by(1001) {
+                let Some(blob) = heap.blob(&memory, &layout, address) else { continue };
+                let calls = blob.calls(&memory, &layout, blob.begin.wrapping_add(seed % 64));
+                assert!(calls.is_none_or(|calls| (1..=64).contains(&calls.len())));
+                blobs += 1;
+            }
+        }
+        assert!(methods > 1000 && blobs > 100, "{methods} methods, {blobs} blobs");
+    }
+}

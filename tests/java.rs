@@ -1,0 +1,261 @@
+//! Reads real HotSpots, from JDK 11 on, and compares with what they tell of themselves.
+
+// A test panics with a sentence if it cannot run.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use flametop::runtimes::Memory;
+use flametop::runtimes::hotspot::{Blob, BlobKind, Call, CodeHeap, Layout, Method};
+
+/// A Java runtime.
+struct Java {
+    version: String,
+    home: PathBuf,
+}
+
+/// The runtimes that `scripts/jdks.sh` has fetched.
+fn runtimes() -> Vec<Java> {
+    let fetched = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("jdks");
+    let directories = std::fs::read_dir(&fetched).into_iter().flatten().flatten().map(|entry| entry.path());
+    let runtime = |home: PathBuf| {
+        let version = home.file_name()?.to_str()?.to_owned();
+        home.join("bin/java").exists().then_some(Java { version, home })
+    };
+    let mut found: Vec<Java> = directories.filter_map(runtime).collect();
+    found.sort_by_key(Java::major);
+    assert!(found.len() >= 3, "scripts/jdks.sh has fetched no Java into {}", fetched.display());
+    found
+}
+
+impl Java {
+    fn major(&self) -> u32 {
+        self.version.split('.').next().unwrap().parse().unwrap()
+    }
+}
+
+/// Compiles a program of tests/programs/java. Returns the directory with its classes.
+fn classes(name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/java").join(name);
+    let into = Path::new(env!("CARGO_TARGET_TMPDIR")).join("java");
+    let compiled = Command::new("javac").args(["--release", "11", "-g", "-d"]).arg(&into).arg(&source).output();
+    let compiled = compiled.expect("this test needs javac");
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    into
+}
+
+/// A process that ends with the test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The memory of a process.
+struct ItsMemory(File);
+
+impl Memory for ItsMemory {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
+        self.0.read_exact_at(buffer, address).is_ok()
+    }
+}
+
+/// A JVM that runs.
+struct Running {
+    process: Process,
+    memory: ItsMemory,
+    layout: Layout,
+    heaps: Vec<CodeHeap>,
+}
+
+/// Returns the addresses of symbols that the process's libjvm.so exports.
+fn symbols(process: &Process) -> Option<[u64; Layout::SYMBOLS.len()]> {
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", process.0.id())).ok()?;
+    let line = maps.lines().find(|line| line.ends_with("libjvm.so"))?;
+    let base = u64::from_str_radix(line.split('-').next()?, 16).ok()?;
+    let listed = Command::new("nm").args(["-D", "--defined-only", line.split_whitespace().last()?]).output().ok()?;
+    let listed = String::from_utf8(listed.stdout).ok()?;
+    let found: HashMap<&str, u64> = listed
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split(' ');
+            let address = u64::from_str_radix(words.next()?, 16).ok()?;
+            Some((words.nth(1)?.split('@').next()?, base + address))
+        })
+        .collect();
+    let mut addresses = [0; Layout::SYMBOLS.len()];
+    for (address, name) in addresses.iter_mut().zip(Layout::SYMBOLS) {
+        *address = *found.get(name)?;
+    }
+    Some(addresses)
+}
+
+impl Running {
+    /// Starts a class, and waits until the JVM has its code heaps.
+    fn start(java: &Java, flags: &[&str], class: &str, output: Stdio) -> Running {
+        let place = classes(&format!("{class}.java"));
+        let mut command = Command::new(java.home.join("bin/java"));
+        command.args(flags).arg("-cp").arg(place).arg(class).stdout(output);
+        let process = Process(command.spawn().unwrap());
+        let memory = ItsMemory(File::open(format!("/proc/{}/mem", process.0.id())).expect("this test needs root"));
+        loop {
+            let found = symbols(&process).and_then(|symbols| Layout::read(&memory, &symbols));
+            if let Some(layout) = found {
+                let layout = layout.unwrap_or_else(|unfit| panic!("{}: {unfit:?}", java.version));
+                if let Some(heaps) = CodeHeap::all(&memory, &layout) {
+                    assert_eq!(layout.version, java.major());
+                    return Running { process, memory, layout, heaps };
+                }
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn blob(&self, address: u64) -> Option<Blob> {
+        self.heaps.iter().find_map(|heap| heap.blob(&self.memory, &self.layout, address))
+    }
+
+    /// Returns the methods of an instruction of compiled code.
+    fn calls(&self, blob: &Blob, address: u64) -> Vec<Printed> {
+        let printed = |call: &Call| {
+            let method = Method::read(&self.memory, &self.layout, call.method).unwrap();
+            // Where a method begins, before its first instruction, the JVM prints that one's line.
+            let line = method.lines.line(call.place.unwrap_or(0)).unwrap_or(0);
+            (format!("{}::{}", method.class, method.name), call.place.map_or(-1, i32::from), line)
+        };
+        blob.calls(&self.memory, &self.layout, address).unwrap().iter().map(printed).collect()
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.process.0), signal).unwrap();
+    }
+}
+
+fn hexadecimal(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.trim_start_matches("0x"), 16).ok()
+}
+
+/// `jcmd` lists the compiled methods of a JVM: their numbers, names and places.
+#[test]
+fn compiled_methods_are_those_that_the_jvm_lists() {
+    for java in runtimes() {
+        let running = Running::start(&java, &[], "Work", Stdio::null());
+        std::thread::sleep(Duration::from_secs(4));
+        let told =
+            Command::new(java.home.join("bin/jcmd")).arg(running.process.0.id().to_string()).arg("Compiler.codelist").output();
+        running.signal(rustix::process::Signal::STOP);
+        let told = String::from_utf8(told.unwrap().stdout).unwrap();
+        let mut compared = 0;
+        for line in told.lines() {
+            // 1281 4 0 java.lang.Iterable.forEach(Ljava/util/function/Consumer;)V [0x00007fd280f30c90, 0x00007fd280f30e40 - 0x00007fd280f31060]
+            let Some((said, place)) = line.trim_end_matches(']').split_once(" [") else { continue };
+            let words: Vec<&str> = said.split_whitespace().collect();
+            let [id, _, _, name, ..] = words[..] else { continue };
+            let places: Vec<u64> = place.split([',', '-']).filter_map(|text| hexadecimal(text.trim())).collect();
+            let [address, begin, end] = places[..] else { continue };
+            let Some(blob) = running.blob(begin) else { panic!("{}: nothing at {line}", java.version) };
+            // It may have been freed since.
+            if blob.address != address || blob.check(&running.memory, &running.layout) != id.parse().ok() {
+                continue;
+            }
+            assert_eq!((blob.begin, blob.kind), (begin, BlobKind::Compiled), "{line}");
+            assert_eq!(running.blob(end - 1).map(|blob| blob.address), Some(address), "{line}");
+            let calls = blob.calls(&running.memory, &running.layout, begin).unwrap();
+            let method = Method::read(&running.memory, &running.layout, calls.last().unwrap().method).unwrap();
+            let (named, signature) = name.split_at(name.find('(').unwrap());
+            let is_hidden = named.contains("/0x") || named.contains("+0x") || named.contains("$$Lambda$");
+            assert!(is_hidden || format!("{}.{}", method.class, method.name) == named, "{line}: {method:?}");
+            assert_eq!(
+                method.parameters.matches(',').count() + usize::from(method.parameters != "()"),
+                count(signature),
+                "{line}"
+            );
+            compared += 1;
+        }
+        println!("{}: {compared} of {} compiled methods", java.version, told.lines().count());
+        assert!(compared > 200 && compared * 20 > told.lines().count() * 19, "{}: {compared} in\n{told}", java.version);
+    }
+}
+
+/// Counts the parameters of a signature.
+fn count(signature: &str) -> usize {
+    let mut types = signature[1..signature.find(')').unwrap()].chars();
+    let mut count = 0;
+    while let Some(first) = types.by_ref().find(|c| *c != '[') {
+        count += 1;
+        if first == 'L' {
+            types.by_ref().find(|c| *c == ';');
+        }
+    }
+    count
+}
+
+/// A method with its class, the place in its bytecode, and its line: `java.lang.String::hashCode`, 37, 1525. -1 and 0: not known.
+type Printed = (String, i32, u32);
+
+/// Whether these calls are those that the JVM has printed. Names of hidden classes have numbers there.
+fn is_told(read: &[Printed], told: &[Printed]) -> bool {
+    let is_it = |(read, told): (&Printed, &Printed)| {
+        let is_hidden = told.0.contains("0x") || told.0.contains("$$Lambda$");
+        (is_hidden || read.0 == told.0) && (read.1, read.2) == (told.1, told.2)
+    };
+    read.len() == told.len() && read.iter().zip(told).all(is_it)
+}
+
+/// Parses what `-XX:+PrintNMethods` prints: for each return address the number of the compiled code and the methods, those that were inlined first.
+fn parse(text: &str) -> Vec<(u32, u64, Vec<Printed>)> {
+    let (mut found, mut id, mut at, mut calls) = (Vec::new(), None, None, Vec::new());
+    for line in text.lines() {
+        let line = line.trim_start();
+        if let Some(rest) = line.strip_prefix("Compiled method (") {
+            id = rest.split_whitespace().nth(2).and_then(|id| id.parse().ok());
+        } else if let Some((_, call)) = line.split_once("; - ") {
+            // java.lang.String::hashCode@37 (line 1525)
+            let (name, rest) = call.trim_start_matches("(reexecute) ").split_once('@').unwrap();
+            let mut words = rest.split_whitespace();
+            let place = words.next().unwrap().parse().unwrap();
+            let line = words.nth(1).and_then(|line| line.trim_end_matches(')').parse().ok()).unwrap_or(0);
+            calls.push((name.to_owned(), place, line));
+        } else if line.starts_with("0x") || line.is_empty() {
+            let calls = std::mem::take(&mut calls);
+            found.extend(id.zip(at).map(|(id, at)| (id, at, calls)).filter(|(.., calls)| !calls.is_empty()));
+            at = line.split(':').next().filter(|_| line.contains("ImmutableOopMap")).and_then(hexadecimal);
+        }
+    }
+    found
+}
+
+/// With a flag the JVM prints the methods that run at each return address of compiled code, with inlined ones and lines.
+#[test]
+fn inlined_methods_and_lines_are_those_that_the_jvm_prints() {
+    for java in runtimes().into_iter().filter(|java| java.major() >= 17) {
+        let printed = tempfile::NamedTempFile::new().unwrap();
+        let flags = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+PrintNMethods"];
+        let running = Running::start(&java, &flags, "Work", printed.reopen().unwrap().into());
+        std::thread::sleep(Duration::from_secs(6));
+        running.signal(rustix::process::Signal::STOP);
+        let text = std::fs::read(printed.path()).unwrap();
+        let (mut compared, mut inlined) = (0, 0);
+        for (id, at, told) in parse(&String::from_utf8_lossy(&text)) {
+            // It may have been freed since.
+            let Some(blob) = running.blob(at).filter(|blob| blob.check(&running.memory, &running.layout) == Some(id)) else {
+                continue;
+            };
+            // Without a disassembler, the JVM prints four bytes at a time. The return address is where the call ends.
+            let read: Vec<Vec<Printed>> = (at..=at + 8).map(|at| running.calls(&blob, at)).collect();
+            assert!(read.iter().any(|read| is_told(read, &told)), "{}: {at:#x} {read:?} {told:?}", java.version);
+            compared += 1;
+            inlined += told.len() - 1;
+        }
+        println!("{}: {compared} return addresses, {inlined} inlined methods", java.version);
+        assert!(compared > 500 && inlined > 500, "{}: {compared} return addresses, {inlined} inlined methods", java.version);
+    }
+}
