@@ -12,18 +12,22 @@
 //!
 //! Source: ECMA-426.
 
+use std::borrow::Cow;
+use std::fmt::{self, Formatter};
+use std::marker::PhantomData;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use serde::Deserialize;
+use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// Longest map. The maps of the largest bundles, with their sources, have some 50 MB.
 pub(crate) const MAX_SIZE: u64 = 64 << 20;
 /// Most places of a map where another line begins: 20 MB. A bundle of 10 MB has less than a million.
 const MAX_STEPS: usize = 1 << 20;
-/// Most sources of a map, and bytes of the name of one.
+/// Most sources of a map, and bytes of all their names.
 const MAX_SOURCES: usize = 1 << 16;
-const MAX_NAME: usize = 4096;
+const MAX_NAMES: usize = 8 << 20;
 /// Lines at the end of a script that may be comments after the one that names the map.
 const LAST_LINES: usize = 4;
 /// Most digits of a number.
@@ -50,15 +54,43 @@ struct Step {
 
 type Origin = (u32, u32);
 
-#[derive(Deserialize)]
+#[derive(serde::Deserialize)]
 struct Written<'a> {
     #[serde(default, rename = "sourceRoot")]
     root: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded")]
     sources: Vec<Option<String>>,
     #[serde(borrow, default, rename = "sourcesContent")]
     contents: Option<&'a RawValue>,
-    mappings: Option<String>,
+    #[serde(borrow)]
+    mappings: Option<Cow<'a, str>>,
+}
+
+#[derive(serde::Deserialize)]
+struct Contents<'a>(#[serde(borrow, deserialize_with = "bounded")] Vec<&'a RawValue>);
+
+/// Parses a list of sources. It ends with an error once it is too long, because each entry takes more memory than its two bytes of text.
+fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    struct Bounded<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Bounded<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a list of sources")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut sources = Vec::new();
+            while let Some(source) = list.next_element()? {
+                if sources.len() == MAX_SOURCES {
+                    return Err(de::Error::custom(format!("it has more than {MAX_SOURCES} sources")));
+                }
+                sources.push(source);
+            }
+            Ok(sources)
+        }
+    }
+    deserializer.deserialize_seq(Bounded(PhantomData))
 }
 
 impl<'a> Written<'a> {
@@ -69,11 +101,10 @@ impl<'a> Written<'a> {
             None => bytes,
         };
         let written: Written<'a> = serde_json::from_slice(bytes).map_err(|error| format!("it is no source map: {error}"))?;
-        let is_named = |name: &Option<String>| name.as_ref().is_none_or(|name| name.len() <= MAX_NAME);
-        if written.sources.len() > MAX_SOURCES || !written.sources.iter().chain([&written.root]).all(is_named) {
-            return Err(format!("it has more than {MAX_SOURCES} sources, or longer names than {MAX_NAME} bytes"));
-        }
-        Ok(written)
+        // The root comes before each name.
+        let root = written.root.as_ref().map_or(0, String::len);
+        let names = written.sources.iter().map(|source| root + source.as_ref().map_or(0, String::len)).sum::<usize>();
+        if names > MAX_NAMES { Err(format!("the names of its sources have more than {MAX_NAMES} bytes")) } else { Ok(written) }
     }
 }
 
@@ -114,7 +145,7 @@ impl Map {
     /// Returns the text of a source, if the map has it.
     pub(crate) fn content(bytes: &[u8], source: usize) -> Option<String> {
         let written = Written::parse(bytes).ok()?;
-        let contents: Vec<&RawValue> = serde_json::from_str(written.contents?.get()).ok()?;
+        let Contents(contents) = serde_json::from_str(written.contents?.get()).ok()?;
         serde_json::from_str(contents.get(source)?.get()).ok()
     }
 
@@ -292,8 +323,14 @@ mod tests {
         assert!(Map::parse(b")]}'\n{\"mappings\":\"\"}").is_ok());
         assert_eq!(map(&"AAAA,AACA,".repeat(MAX_STEPS)), Err(format!("it has more than {MAX_STEPS} places")));
         assert!(Map::parse(br#"{"version":3,"sections":[]}"#).unwrap_err().contains("several parts"));
-        let many = format!(r#"{{"sources":[{}""],"mappings":""}}"#, r#""","#.repeat(MAX_SOURCES));
-        assert!(Map::parse(many.as_bytes()).unwrap_err().contains("sources"));
+        // The list is not read to its end, where it is damaged.
+        let many = |name: &str| format!(r#"{{"{name}":[{}!"#, r#""","#.repeat(MAX_SOURCES + 1));
+        assert!(Map::parse(many("sources").as_bytes()).unwrap_err().contains("more than 65536 sources"));
+        let list = many("").split_once(':').unwrap().1.to_owned();
+        assert!(serde_json::from_str::<Contents<'_>>(&list).is_err_and(|error| error.to_string().contains("more than 65536")));
+        let long = |root: &str| format!(r#"{{"sourceRoot":"{root}","sources":[{}""],"mappings":""}}"#, r#""","#.repeat(1000));
+        assert!(Map::parse(long(&"x".repeat(8000)).as_bytes()).is_ok());
+        assert!(Map::parse(long(&"x".repeat(9000)).as_bytes()).unwrap_err().contains("names of its sources"));
     }
 
     #[test]

@@ -20,11 +20,20 @@ pub(crate) struct SourceMaps(Mutex<VecDeque<(ObjectId, Found)>>);
 /// The map of a script. `None` if it names none, or why its map cannot be used.
 type Found = Option<Result<Arc<MapOfScript>, Arc<str>>>;
 
-/// The map of a script.
+/// The map of a script, and the path that the names of its sources begin at.
 struct MapOfScript {
     map: Map,
-    /// Paths of its sources, safe to print.
-    sources: Vec<Arc<str>>,
+    path: String,
+}
+
+impl MapOfScript {
+    /// Returns the path of a source, safe to print. Not kept: a long path before each of many short names would take much memory.
+    fn path_of(&self, source: &str) -> Arc<str> {
+        match map::path_of(source) {
+            Some(named) => sanitize(&map::beside(&self.path, named)).into(),
+            None => sanitize(source).into(),
+        }
+    }
 }
 
 /// A script, and where its files are found.
@@ -40,13 +49,13 @@ impl SourceMaps {
     pub(crate) fn original(&self, script: Script<'_>, line: u32, column: Option<u32>) -> Option<SourceLocation> {
         let found = self.of(script)?.ok()?;
         let (source, line) = found.map.original(line, column)?;
-        Some(SourceLocation { file: Arc::clone(found.sources.get(source)?), line })
+        Some(SourceLocation { file: found.path_of(found.map.sources.get(source)?), line })
     }
 
     /// Returns the text of a source of a script, if the map has it.
     pub(crate) fn content(&self, script: Script<'_>, source: &str) -> Option<String> {
         let found = self.of(script)?.ok()?;
-        let number = found.sources.iter().position(|known| **known == *source)?;
+        let number = found.map.sources.iter().position(|known| *found.path_of(known) == *source)?;
         let (_, bytes) = read(script)?.ok()?;
         Map::content(&bytes, number)
     }
@@ -85,7 +94,7 @@ impl SourceMaps {
 
 fn size_of(found: &Found) -> usize {
     match found {
-        Some(Ok(found)) => found.map.size() + found.sources.iter().map(|source| source.len()).sum::<usize>(),
+        Some(Ok(found)) => found.map.size() + found.path.len(),
         _ => 0,
     }
 }
@@ -93,11 +102,7 @@ fn size_of(found: &Found) -> usize {
 fn find(script: Script<'_>) -> Option<Result<MapOfScript, String>> {
     Some(read(script)?.and_then(|(path, bytes)| {
         let map = Map::parse(&bytes).map_err(|why| format!("{path}: {why}"))?;
-        let source = |source: &String| match map::path_of(source) {
-            Some(named) => sanitize(&map::beside(&path, named)).into(),
-            None => sanitize(source).into(),
-        };
-        Ok(MapOfScript { sources: map.sources.iter().map(source).collect(), map })
+        Ok(MapOfScript { map, path })
     }))
 }
 
