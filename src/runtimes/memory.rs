@@ -30,3 +30,33 @@ pub trait Memory {
         self.read(address, &mut byte).then_some(byte[0])
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
+    use super::Memory;
+
+    /// Memory of random words: the same ones for the same seed.
+    pub(in crate::runtimes) struct Nonsense {
+        pub(in crate::runtimes) seed: u64,
+        /// Makes a word of a random number. Small numbers and words that lead to each other bring readers further.
+        pub(in crate::runtimes) word: fn(u64) -> u64,
+        /// The end of the memory.
+        pub(in crate::runtimes) end: u64,
+    }
+
+    /// Returns a random number for a thing, the same one for the same seed.
+    pub(in crate::runtimes) fn random(seed: u64, of: impl std::hash::Hash) -> u64 {
+        BuildHasherDefault::<DefaultHasher>::default().hash_one((seed, of))
+    }
+
+    impl Memory for Nonsense {
+        fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
+            for (at, byte) in (address..).zip(buffer.iter_mut()) {
+                *byte = (self.word)(random(self.seed, at & !7)).to_le_bytes()[(at & 7) as usize];
+            }
+            address.is_multiple_of(97) || address < self.end
+        }
+    }
+}

@@ -28,41 +28,32 @@ pub use tables::Field;
 
 #[cfg(test)]
 mod tests {
-    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-
     use super::*;
-    use crate::runtimes::Memory;
+    use crate::runtimes::memory::tests::{Nonsense, random};
 
-    /// Memory of random words: small numbers, pointers into a few kilobytes, and names.
-    struct Nonsense(u64);
-
-    impl Memory for Nonsense {
-        fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
-            let hash = |at: u64| BuildHasherDefault::<DefaultHasher>::default().hash_one((self.0, at));
-            for (at, byte) in (address..).zip(buffer.iter_mut()) {
-                let word = hash(at & !7);
-                let word = match word & 7 {
-                    0 => word,
-                    1 => u64::from_le_bytes(*b"nmethod\0"),
-                    2..=4 => word >> 8 & 0xff,
-                    _ => (word >> 8) % 4096 * 8,
-                };
-                *byte = word.to_le_bytes()[(at & 7) as usize];
-            }
-            address < 1 << 40
+    /// Small numbers, pointers into a few kilobytes, and names.
+    fn word(random: u64) -> u64 {
+        match random & 7 {
+            0 => random,
+            1 => u64::from_le_bytes(*b"nmethod\0"),
+            2..=4 => random >> 8 & 0xff,
+            _ => (random >> 8) % 4096 * 8,
         }
     }
 
     fn layout(version: u32, seed: u64) -> Layout {
-        let hash = |name: &str| BuildHasherDefault::<DefaultHasher>::default().hash_one((seed, name));
-        Layout::of(version, |name| Some(Field { offset: hash(name) % 12 * 8, width: 1 << (hash(name) >> 32 & 3) })).unwrap()
+        let field = |name| {
+            let random = random(seed, name);
+            Some(Field { offset: random % 12 * 8, width: 1 << (random >> 32 & 3) })
+        };
+        Layout::of(version, field).unwrap()
     }
 
     #[test]
     fn nonsense_does_no_harm() {
         let (mut methods, mut blobs) = (0, 0);
         for seed in 0..20_000 {
-            let (memory, layout) = (Nonsense(seed), layout(11 + (seed % 16) as u32, seed));
+            let (memory, layout) = (Nonsense { seed, word, end: 1 << 40 }, layout(11 + (seed % 16) as u32, seed));
             if let Some(method) = Method::read(&memory, &layout, 64) {
                 assert!(method.size() < 1 << 17);
                 method.lines.line(7);

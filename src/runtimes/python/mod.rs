@@ -35,30 +35,18 @@ pub use state::{Clues, LeadsTo, StateSlot, find_slot, threads};
 
 #[cfg(test)]
 mod tests {
-    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-
     use super::*;
-    use crate::runtimes::Memory;
+    use crate::runtimes::memory::tests::Nonsense;
 
-    /// Memory of random words, most of them small or near each other, so pointers lead into it, in circles too.
-    struct Nonsense(u64);
-
-    impl Memory for Nonsense {
-        fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
-            let hash = |at: u64| BuildHasherDefault::<DefaultHasher>::default().hash_one((self.0, at));
-            for (at, byte) in (address..).zip(buffer.iter_mut()) {
-                let word = hash(at & !7);
-                let small = if word & 3 == 0 { word } else { word % 4096 * 8 };
-                *byte = small.to_le_bytes()[(at & 7) as usize];
-            }
-            address.is_multiple_of(97) || address < 1 << 62
-        }
+    /// Most words are small or near each other, so pointers lead into the memory, in circles too.
+    fn word(random: u64) -> u64 {
+        if random & 3 == 0 { random } else { random % 4096 * 8 }
     }
 
     #[test]
     fn nonsense_does_no_harm() {
         for seed in 0..3000 {
-            let memory = Nonsense(seed);
+            let memory = Nonsense { seed, word, end: 1 << 62 };
             let version = Version { major: 3, minor: 7 + (seed % 9) as u8 };
             let layout = Layout::of(version, &memory, seed * 64).unwrap();
             threads(&memory, &layout, seed * 8);

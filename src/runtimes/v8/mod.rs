@@ -37,30 +37,18 @@ pub use lines::Lines;
 
 #[cfg(test)]
 mod tests {
-    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-
     use super::*;
-    use crate::runtimes::Memory;
+    use crate::runtimes::memory::tests::Nonsense;
 
-    /// Memory of random words: small integers, and pointers into a few kilobytes, so that objects refer to each other, in circles too.
-    struct Nonsense(u64);
-
-    impl Memory for Nonsense {
-        fn read(&self, address: u64, buffer: &mut [u8]) -> bool {
-            let hash = |at: u64| BuildHasherDefault::<DefaultHasher>::default().hash_one((self.0, at));
-            for (at, byte) in (address..).zip(buffer.iter_mut()) {
-                let word = hash(at & !7);
-                let word = match word & 7 {
-                    0 => word,
-                    1 => (word >> 40) << 32,
-                    2 => (word >> 8 & 3) << 32,
-                    // Types are in the first half of a map's second word.
-                    3 => (word >> 8 & 0x1ff) << 32 | word >> 60,
-                    _ => (word >> 8) % 4096 * 8 + 1,
-                };
-                *byte = word.to_le_bytes()[(at & 7) as usize];
-            }
-            address.is_multiple_of(97) || address < 1 << 40
+    /// Small integers, and pointers into a few kilobytes, so that objects refer to each other, in circles too.
+    fn word(random: u64) -> u64 {
+        match random & 7 {
+            0 => random,
+            1 => (random >> 40) << 32,
+            2 => (random >> 8 & 3) << 32,
+            // Types are in the first half of a map's second word.
+            3 => (random >> 8 & 0x1ff) << 32 | random >> 60,
+            _ => (random >> 8) % 4096 * 8 + 1,
         }
     }
 
@@ -84,7 +72,7 @@ mod tests {
     fn nonsense_does_no_harm() {
         let mut read = 0;
         for seed in 0..20_000 {
-            let (memory, layout) = (Nonsense(seed), layout(9 + (seed % 6) as i32));
+            let (memory, layout) = (Nonsense { seed, word, end: 1 << 40 }, layout(9 + (seed % 6) as i32));
             let mut known = Known::default();
             let mut reader = Reader::new(&memory, &layout, &mut known);
             for object in 0..8 {
