@@ -70,7 +70,7 @@ pub struct Layout {
     pub(super) source_file_index: SourceFile,
     pub(super) pool_size: u64,
     pub(super) class_name: Field,
-    /// Of a Symbol: its bytes, and how many. In some versions the number is the upper half of this field.
+    /// In a Symbol: its bytes, and their number.
     pub(super) symbol_body: Field,
     pub(super) symbol_length: Field,
 }

@@ -4,7 +4,7 @@ use super::layout::{Layout, SourceFile};
 use super::lines::Lines;
 use crate::runtimes::Memory;
 
-/// Most bytes of a name that are read. The rest is cut off.
+/// Bytes of a name that are read. Longer names are cut off.
 pub const MAX_NAME: u64 = 1024;
 /// Bytes of a table of lines that are read.
 const MAX_LINES: u64 = 16 << 10;

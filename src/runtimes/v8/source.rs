@@ -140,7 +140,7 @@ fn characters<M: Memory>(heap: Heap<'_, M>, flat: Flat, begin: u32, count: u32) 
     })
 }
 
-/// Counts the characters in a range of a text with which lines end: [`is_end`], for many characters at a time.
+/// Counts the line ends in a range of a text ([`is_end`]), many characters at a time.
 fn ends_in(text: &[u16], range: Range<usize>) -> u32 {
     let (end, block) = (range.end, text.get(range).unwrap_or_default());
     let line_ends = block.iter().filter(|unit| matches!(unit, 0x0a | 0x2028 | 0x2029)).count();
