@@ -234,7 +234,7 @@ struct runtime {
 	__u16 has; /* enum runtime_kind */
 	__u16 v8_shared; /* in a JSFunction: its SharedFunctionInfo */
 	__u16 v8_check; /* in a SharedFunctionInfo: 16 bytes that tell one from another */
-	__u16 reserved2;
+	__u16 v8_wasm; /* the word of a frame of WebAssembly that says what it is. 0: not known */
 };
 
 /* Runtimes that a process has: bits. */

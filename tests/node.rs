@@ -280,6 +280,48 @@ fn workers_and_contexts_have_their_functions() {
     }
 }
 
+/// Functions of WebAssembly are called after their module, between the functions of JavaScript.
+#[test]
+fn modules_of_web_assembly_have_names() {
+    // The module exports `outer`, which calls a function that counts down. It has a name, or none.
+    const PROGRAM: &str = "
+        const section = (number, ...bytes) => [number, bytes.length, ...bytes];
+        const text = (word) => [word.length, ...Buffer.from(word)];
+        const spin = [1, 1, 0x7f, 3, 0x40, 0x20, 1, 0x20, 0, 0x6a, 0x21, 1, 0x20, 0, 0x41, 1, 0x6b, 0x22, 0, 0xd, 0, 0xb, 0x20, 1, 0xb];
+        const outer = [0, 0x20, 0, 0x10, 0, 0x41, 1, 0x6a, 0xb];
+        const named = (...name) => [
+            0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, ...section(1, 1, 0x60, 1, 0x7f, 1, 0x7f), ...section(3, 2, 0, 0), ...section(7, 1, ...text('outer'), 0, 1),
+            ...section(10, 2, spin.length, ...spin, outer.length, ...outer), ...name,
+        ];
+        const of = (bytes) => new WebAssembly.Instance(new WebAssembly.Module(Uint8Array.from(bytes))).exports.outer;
+        const sums = of(named(...section(0, ...text('name'), 0, 5, ...text('sums')))), nameless = of(named());
+        function run(part) { return part(1e6); }
+        const end = Date.now() + 2000;
+        while (Date.now() < end) { run(sums); run(nameless); }
+    ";
+    let _alone = alone();
+    let place = tempfile::tempdir().unwrap();
+    let program = place.path().join("wasm.js");
+    std::fs::write(&program, PROGRAM).unwrap();
+    for node in nodes() {
+        let samples = sampled(&mut node.starts(&[], &program, &[]), 997);
+        let (mut named, mut nameless) = (0, 0);
+        for functions in samples.iter().filter(|sample| sample.is_whole).map(|sample| &sample.functions) {
+            let name = |at: usize| functions.get(at).map_or("", |(name, ..)| name);
+            if !name(0).starts_with("(WebAssembly ") {
+                continue;
+            }
+            let of_module = functions.iter().take_while(|(function, ..)| function == name(0)).count();
+            // In older versions also the function of JavaScript that calls the module's.
+            let after = of_module + usize::from(name(of_module) == "wasm-function[1]");
+            assert!(of_module <= 2 && name(after) == "run", "{}: {functions:?}", node.version);
+            if name(0) == "(WebAssembly sums)" { named += 1 } else { nameless += 1 }
+        }
+        println!("{}: {named} of {} in a module with a name, {nameless} in another", node.version, samples.len());
+        assert!(named > 500 && nameless > 500, "{}: {named} and {nameless} of {}", node.version, samples.len());
+    }
+}
+
 /// Minified code has functions of the same name in one line.
 #[test]
 fn functions_of_one_line_are_told_apart() {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Finds the functions of JavaScript in the frames of a walk. V8 has no unwind information for its code, but each of its frames has a
+ * Finds the functions of JavaScript, and the modules of WebAssembly, in the frames of a walk. V8 has no unwind information for its code, but each of its frames has a
  * frame pointer, so its caller was found by that: the caller's stack pointer tells where the frame is.
  *
  *   fp + 16   the caller's stack pointer, as noted by the walk
  *   fp        the caller's frame pointer, and the return address
  *   fp - 8    the context; in frames that are no function's: a number, whose bit 0 is clear
- *   fp - 16   the JSFunction ─► SharedFunctionInfo
+ *   fp - 16   the JSFunction ─► SharedFunctionInfo; in frames of WebAssembly: the instance of the module
  *   fp - 40   in the interpreter: the instruction that runs, a number of 32 bits above 32 zeros
  *
  * The words are read after the walk, in each sample anew: a frame of the interpreter looks like one of another function that was called from
@@ -23,7 +23,7 @@
 #define V8_FRAME_BITS 11
 _Static_assert(MAX_USER_FRAMES == 1 << V8_FRAME_BITS, "the number of a frame has its bits");
 
-/* Returns a hash of a SharedFunctionInfo: Function::check of src/runtimes/v8/function.rs. `words` are in code_words. */
+/* Returns a hash of a SharedFunctionInfo, or of an instance: Function::check of src/runtimes/v8/function.rs. `words` are in code_words. */
 static __always_inline __u32 check_of(struct script_state *script)
 {
 	__u64 mix = (script->code_words[0] << 16) * HASH_FACTOR;
@@ -50,6 +50,7 @@ __noinline int add_v8_function(struct cpu_state *cpu, __u32 number)
 	struct script_record *record = &script->record;
 	__u32 caller = number + 1, place = cpu->walk.first_frame + caller;
 	__u64 *words = script->window, fp, shared, offset = 0;
+	__u16 wasm = script->runtime.v8_wasm;
 
 	OPAQUE(place);
 	OPAQUE(caller);
@@ -66,8 +67,10 @@ __noinline int add_v8_function(struct cpu_state *cpu, __u32 number)
 		return 0;
 	if (bpf_probe_read_user(words, V8_FRAME_WORDS * sizeof(*words), (void *)(fp - V8_FRAME_WORDS * sizeof(*words))))
 		return 0;
-	/* What is no function has no SharedFunctionInfo: user space checks its type. */
-	if (!(words[4] & words[3] & 1) || read_word(words[3] - 1 + script->runtime.v8_shared, &shared))
+	/* User space checks the types of what is read here. */
+	if (wasm && words[4] == wasm)
+		shared = words[3];
+	else if (!(words[4] & words[3] & 1) || read_word(words[3] - 1 + script->runtime.v8_shared, &shared))
 		return 0;
 	if (bpf_probe_read_user(script->code_words, 2 * sizeof(__u64), (void *)(shared - 1 + script->runtime.v8_check)))
 		return 0;

@@ -5,6 +5,7 @@ use super::heap::{Heap, address, smi};
 use super::layout::Layout;
 use super::lines::Lines;
 use super::source::Sources;
+use super::wasm;
 use crate::runtimes::Memory;
 
 /// Characters of a function's name that are read. The rest is cut off.
@@ -37,7 +38,7 @@ pub struct Function {
     pub first_column: u32,
     /// The lines of its instructions.
     pub lines: Lines,
-    /// Whether it is in no script: V8 itself has it, as `Array.prototype.map`.
+    /// Whether it has no place in a script: V8 itself has it, as `Array.prototype.map`, or it is a module of WebAssembly.
     pub is_builtin: bool,
 }
 
@@ -52,6 +53,10 @@ impl Function {
         let word = |at| bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |word| u64::from_le_bytes(*word));
         let mix = (word(0) << 16).wrapping_mul(FACTOR);
         is_read.then_some((((mix ^ word(8) >> 32).wrapping_mul(FACTOR)) >> 32) as u32)
+    }
+
+    fn built_in(name: String) -> Function {
+        Function { name, file: String::new(), first_line: 0, first_column: 0, lines: Lines::default(), is_builtin: true }
     }
 
     /// Returns the bytes of memory that it takes.
@@ -105,6 +110,10 @@ impl<'a, M: Memory> Reader<'a, M> {
     /// itself last. Returns `None` if it is no longer code of the function.
     pub fn calls(&mut self, shared: u64, instruction: u64) -> Option<Vec<Call>> {
         let heap = self.heap;
+        // Code of WebAssembly has another header.
+        if heap.type_of(shared)? != heap.layout.type_shared {
+            return None;
+        }
         let code = self.known.codes.at(&heap, instruction, &mut self.words_left)?;
         let places = code.places(&heap, shared, instruction)?;
         places.into_iter().map(|(shared, position)| self.call(shared, position)).collect()
@@ -158,7 +167,7 @@ impl<'a, M: Memory> Reader<'a, M> {
     fn function_now(&mut self, shared: u64) -> Option<Function> {
         let Heap { layout, .. } = self.heap;
         if self.heap.type_of(shared)? != layout.type_shared {
-            return None;
+            return wasm::module(&self.heap, shared).map(Function::built_in);
         }
         let named = self.heap.field(shared, layout.shared_name)?;
         let scope = match self.heap.type_of(named)? {
@@ -170,19 +179,13 @@ impl<'a, M: Memory> Reader<'a, M> {
         let script = self.heap.field(shared, layout.shared_script)?;
         let has_script = self.heap.type_of(script) == Some(layout.type_script);
         if !has_script {
-            return Some(Function {
-                name,
-                file: String::new(),
-                first_line: 0,
-                first_column: 0,
-                lines: Lines::default(),
-                is_builtin: true,
-            });
+            return Some(Function::built_in(name));
         }
         let file = self.heap.field(script, layout.script_name).filter(|name| self.heap.is_string(*name));
         let file = file.and_then(|name| self.heap.text(name, MAX_FILE)).unwrap_or_default();
         // Modules are called by URL.
         let file = file.strip_prefix("file://").map_or(file.clone(), str::to_owned);
+        let name = wasm::exported(&name, &file).unwrap_or(name);
         let positions = self.positions(shared);
         let (mut begin, mut lines) = (None, Lines::default());
         let heap = self.heap;

@@ -51,6 +51,11 @@ pub struct Layout {
     pub(super) type_bytecode: u16,
     pub(super) type_interpreter_data: u16,
     pub(super) type_code: u16,
+    /// The word of a frame that says that it is WebAssembly's. Other frames have their context there. 0: not known.
+    pub(super) frame_of_wasm: u16,
+    /// A module of WebAssembly, and an instance of one. Up to V8 11 the second type has no known number.
+    pub(super) type_module: Option<u16>,
+    pub(super) type_instance: Option<u16>,
     /// Strings have smaller types.
     pub(super) first_nonstring: u16,
     /// In a Script.
@@ -98,7 +103,7 @@ pub(super) enum Header {
 
 impl Layout {
     /// The names of the symbols that [`Layout::of`] asks for.
-    pub const SYMBOLS: [&str; 33] = [
+    pub const SYMBOLS: [&str; 36] = [
         "_ZN2v88internal7Version6major_E",
         "_ZN2v88internal7Version6minor_E",
         "_ZN2v88internal7Version6build_E",
@@ -117,6 +122,9 @@ impl Layout {
         "v8dbg_type_BytecodeArray__BYTECODE_ARRAY_TYPE",
         "v8dbg_type_InterpreterData__INTERPRETER_DATA_TYPE",
         "v8dbg_type_Code__CODE_TYPE",
+        "v8dbg_frametype_WasmFrame",
+        "v8dbg_type_WasmModuleObject__WASM_MODULE_OBJECT_TYPE",
+        "v8dbg_type_WasmInstanceObject__WASM_INSTANCE_OBJECT_TYPE",
         "v8dbg_FirstNonstringType",
         "v8dbg_class_Script__name__Object",
         "v8dbg_class_Script__source__Object",
@@ -173,6 +181,10 @@ impl Layout {
             type_bytecode: must("type_BytecodeArray__BYTECODE_ARRAY_TYPE")?,
             type_interpreter_data: must("type_InterpreterData__INTERPRETER_DATA_TYPE")?,
             type_code: must("type_Code__CODE_TYPE")?,
+            // A small integer.
+            frame_of_wasm: number("frametype_WasmFrame").map_or(0, |kind| kind << 1),
+            type_module: number("type_WasmModuleObject__WASM_MODULE_OBJECT_TYPE"),
+            type_instance: number("type_WasmInstanceObject__WASM_INSTANCE_OBJECT_TYPE"),
             first_nonstring: must("FirstNonstringType")?,
             script_name: must_be_at(&["class_Script__name__Object"])?,
             // Not exported by 9.4, which has it at 8 like all others.
@@ -203,13 +215,13 @@ impl Layout {
 
     /// Adds V8 to the runtimes of a process.
     pub fn add_to(&self, runtime: &mut RuntimeBytes) {
-        /// Offset of `has` in `struct runtime`; the two offsets follow.
+        /// Offset of `has` in `struct runtime`; the three numbers follow.
         const HAS: usize = 56;
         const HAS_V8: u16 = 2;
         let Some(place) = runtime.get_mut(HAS..) else { return };
         let has = place.first_chunk().map_or(0, |has| u16::from_ne_bytes(*has)) | HAS_V8;
         let offset = |offset| u16::try_from(offset).unwrap_or(0);
-        let fields = [has, offset(self.function_shared), offset(self.shared_check)].map(u16::to_ne_bytes);
+        let fields = [has, offset(self.function_shared), offset(self.shared_check), self.frame_of_wasm].map(u16::to_ne_bytes);
         place.iter_mut().zip(fields.as_flattened()).for_each(|(place, byte)| *place = *byte);
     }
 

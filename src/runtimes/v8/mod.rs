@@ -16,6 +16,8 @@
 //! Code of Sparkplug has positions, too, but only with the sizes of all bytecodes, which V8 exports up to Node.js 22: such a frame has the line
 //! where its function begins. V8's own functions that are inlined, as `Array.prototype.map`, leave no trace.
 //!
+//! A frame of WebAssembly has no function, only the instance of its module, which leads to a script. The script is called after the module.
+//!
 //! A word is a small integer (Smi: the upper 32 bits, bit 0 clear) or a pointer to an object (bits 0 and 1 are 01). Node.js compresses no
 //! pointers. The first word of an object leads to its map, which has the object's type. The offsets of fields and the numbers of types are
 //! constants of a build. V8 exports most of them as `v8dbg_…` for debuggers: [`Layout`].
@@ -30,6 +32,7 @@ mod heap;
 mod layout;
 mod lines;
 mod source;
+mod wasm;
 
 pub use function::{Call, Function, Known, MAX_FILE, MAX_NAME, Reader};
 pub use layout::{Layout, Unfit, Version};
