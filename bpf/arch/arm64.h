@@ -384,18 +384,20 @@ enum return_place {
 };
 
 /*
- * Finds where the return address is, from the instructions at and behind pc. The first instruction that uses x30 decides:
+ * Finds where the return address is, from the instructions at and behind pc. `above` becomes the number of bytes between the frame record
+ * and the caller's stack pointer. The first instruction that uses x30 decides:
  *
  *   ret, retaa, retab; paciasp, pacibsp, autiasp, autibsp      in x30
  *   stp and str of x30; br x16 and x17 (linkage)               in x30
- *   ldp x29, x30, [sp, …]                                      in the frame record
- *   bl, blr                                                    x30 is overwritten: from then on only the frame record is accepted
+ *   ldp x29, x30, [sp, …]                                      in the frame record. If add sp, sp, n follows, n is `above`
+ *   bl, blr                                                    x30 is overwritten: from then on only the frame record is accepted.
+ *                                                              Where x30 is saved in frame records only (`records`), it is in one
  *   others                                                     unknown
  *
  * A function that has saved x30 loads it before each ret. A function that never saves x30 reaches a ret first. A function that has yet
  * to save x30 reaches its store first. The value of x30 alone proves nothing: after a call it is an address in this function itself.
  */
-static __always_inline int place_of_return_address(__u64 pc, int has_called, __u32 *code)
+static __always_inline int place_of_return_address(__u64 pc, int has_called, int records, __u32 *code, __u32 *above)
 {
 	/* A failed read leaves zeros, which match no instruction below. The next page may be unmapped, or not in memory. */
 	if (bpf_probe_read_user(code, MOST_LOOKED_AT * sizeof(*code), (void *)pc) && bpf_probe_read_user(code, sizeof(*code), (void *)pc))
@@ -407,16 +409,22 @@ static __always_inline int place_of_return_address(__u64 pc, int has_called, __u
 		if (word == 0xd65f03c0 || (word & 0xfffffbff) == 0xd65f0bff || (word & 0xffffff3f) == 0xd503233f ||
 		    (word & 0xffffffdf) == 0xd61f0200)
 			return has_called ? ANYWHERE : IN_X30;
-		if ((word & 0xfe407fff) == 0xa8407bfd)
+		if ((word & 0xfe407fff) == 0xa8407bfd) {
+			if (i + 1 < MOST_LOOKED_AT && (code[i + 1] & 0xffc003ff) == 0x910003ff)
+				*above = code[i + 1] >> 10 & 0xfff;
 			return IN_FRAME_RECORD;
+		}
 		/* x30 is second of a pair, first of a pair, or alone. Bit 22 is set for a load. */
 		if ((word & 0xfe007c00) == 0xa8007800 || (word & 0xfe00001f) == 0xa800001e || (word & 0xffa0001f) == 0xf800001e ||
 		    (word & 0xff80001f) == 0xf900001e)
 			return has_called || word & 0x00400000 ? ANYWHERE : IN_X30;
-		if ((word & 0xfc000000) == 0x94000000 || (word & 0xfefff000) == 0xd63f0000)
+		if ((word & 0xfc000000) == 0x94000000 || (word & 0xfefff000) == 0xd63f0000) {
+			if (records)
+				return IN_FRAME_RECORD;
 			has_called = 1;
-		else if ((word & 0xfc000000) == 0x14000000 || (word & 0xfefff000) == 0xd61f0000)
+		} else if ((word & 0xfc000000) == 0x14000000 || (word & 0xfefff000) == 0xd61f0000) {
 			return ANYWHERE;
+		}
 	}
 	return ANYWHERE;
 }

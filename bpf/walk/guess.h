@@ -80,10 +80,40 @@ __noinline int leave_trampoline(struct cpu_state *cpu)
 }
 #endif
 
+#if defined(__TARGET_ARCH_x86)
+#define bytes_above_record(cpu, fp) 0
+#else
+/*
+ * Tells whether code without unwind information saves x30 in frame records only. V8 does so in all that it compiles, at run time and before:
+ * its builtins are in Node.js's file.
+ */
+static __always_inline int keeps_frame_records(struct cpu_state *cpu)
+{
+	return cpu->walk.scripted && cpu->script.runtime.has & HAS_V8;
+}
+
+/* The word below the frame record of a frame by which native code entered V8. Twice the numbers of EntryFrame and ConstructEntryFrame. */
+#define V8_ENTERED 2
+#define V8_ENTERED_BY_NEW 4
+/* On entry, V8 saves x19 to x28 and d8 to d15 above the frame record: V8's EntryFrameConstants. */
+#define V8_SAVED_ON_ENTRY (18 * 8)
+
+/* Returns the bytes between a frame record and the caller's stack pointer. */
+static __always_inline __u64 bytes_above_record(struct cpu_state *cpu, __u64 fp)
+{
+	__u64 kind;
+
+	if (!keeps_frame_records(cpu) || read_stack(cpu, fp - 8, &kind))
+		return 0;
+	return kind == V8_ENTERED || kind == V8_ENTERED_BY_NEW ? V8_SAVED_ON_ENTRY : 0;
+}
+#endif
+
 /* Goes to the caller without unwind information. Returns whether the walk ends. */
 __noinline int guess_caller(struct cpu_state *cpu, __u32 reason)
 {
 	__u64 pc = 0, saved = 0;
+	__u32 above = 0;
 
 	if (!cpu)
 		return 1;
@@ -105,10 +135,23 @@ __noinline int guess_caller(struct cpu_state *cpu, __u32 reason)
 	}
 #else
 	if (walk->map.kind != CODE_ANONYMOUS || fresh) {
-		int place = place_of_return_address(walk->pc, !fresh, (__u32 *)cpu->words);
+		int records = reason != USER_END_NO_TABLE && keeps_frame_records(cpu);
+		int place = place_of_return_address(walk->pc, !fresh, records, (__u32 *)cpu->words, &above);
 
+		/*
+		 * The instructions do not tell. Code with a frame record that has called nothing yet has the same address in x30. A bytecode
+		 * handler of V8 may have no frame. Then the frame pointer is the interpreter's. Both its frame and x20 lead to the bytecode.
+		 */
+		if (fresh && records && place == ANYWHERE) {
+			if (!read_stack(cpu, fp + 8, &pc) && pc == walk->regs[REG_LR])
+				place = IN_FRAME_RECORD;
+			else if (!read_stack(cpu, fp - 32, &saved) && saved & 1 && saved == walk->regs[20])
+				place = IN_X30;
+		}
 		if (fresh && place == IN_X30 && believe(walk, walk->regs[REG_LR], sp, fp))
 			return 0;
+		if (records && !fresh)
+			place = IN_FRAME_RECORD;
 		/*
 		 * Without a frame record, a guess by the frame pointer may leave out a caller. JIT code either keeps frame pointers
 		 * everywhere or nowhere. But most compiled code without unwind information was built without frame pointers.
@@ -131,7 +174,7 @@ __noinline int guess_caller(struct cpu_state *cpu, __u32 reason)
 			if (reason == USER_END_NO_TABLE && !calls_with_frame(pc, walk->pc))
 				return ends_at_guess(cpu, pc, reason);
 #endif
-			if (believe(walk, pc, fp + 16, saved))
+			if (believe(walk, pc, fp + 16 + above + bytes_above_record(cpu, fp), saved))
 				return 0;
 		}
 	}
