@@ -19,6 +19,7 @@
 //! | `DAC_READ_SEARCH`, `DAC_OVERRIDE`, `CHOWN`, `FOWNER` | files in private directories; saving there, for sudo's caller |
 //! | `KILL` | ends a command that runs as another user |
 //! | `SETUID`, `SETGID` | the program that fetches debug files runs as another user |
+//! | `SYS_NICE` | threads that gave way to others end with the usual priority: the main thread takes it back at the end |
 //! | `SYS_ADMIN` | uprobes that are set later: the live view's collecting thread has it while it attaches; all have it before Linux 5.9, which has no `CHECKPOINT_RESTORE` |
 //!
 //! Capabilities belong to threads, so each thread drops its own; a new thread inherits those of its creator. [`close`] adds a
@@ -27,7 +28,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::process::{Pid, getpriority_process, setpriority_process};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter_all_threads};
 
@@ -106,7 +109,7 @@ pub fn keep(duties: Duties) {
 
 /// Returns the nice value of the calling thread.
 fn own_nice() -> i32 {
-    rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap_or(0)
+    getpriority_process(Some(rustix::thread::gettid())).unwrap_or(0)
 }
 
 /// Gives the calling thread precedence over most programs. For the thread that drains the rings: beside many busy programs the rings would
@@ -116,16 +119,48 @@ pub fn take_precedence() {
     /// About ten times the CPU time of a process at nice 0.
     const BEFORE_OTHERS: i32 = -10;
     // Only root may do so.
-    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), BEFORE_OTHERS);
+    let _ = setpriority_process(Some(rustix::thread::gettid()), BEFORE_OTHERS);
+}
+
+/// Whether the run ends: no thread gives way any more.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Gives a worker the lowest priority, until the end of the run. For workers that were left behind and may be computing, for users other
+/// than root: these users should get CPU time in their own processes only.
+pub fn give_way(thread: Pid) {
+    /// The scheduler gives the smallest share for it: 15, where a process at nice 0 gets 1,024.
+    const LOWEST: i32 = 19;
+    if !ENDING.load(Ordering::SeqCst) {
+        // On Linux, this is the priority of one thread. The thread may have ended.
+        let _ = setpriority_process(Some(thread), LOWEST);
+    }
+}
+
+/// Gives the threads that gave way the nice value of flametop's start. To call in the main thread at the end of the run. A process has
+/// ended when its last thread has ended, and beside busy programs a thread of the lowest priority may wait a second for its turn.
+pub fn give_way_no_more() {
+    ENDING.store(true, Ordering::SeqCst);
+    let Some(nice) = NICE.get() else { return };
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let threads = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok()).filter_map(Pid::from_raw);
+    with_permitted(|| {
+        for thread in threads.filter(|thread| getpriority_process(Some(*thread)).is_ok_and(|its| its > *nice)) {
+            let _ = setpriority_process(Some(thread), *nice);
+        }
+    });
 }
 
 /// Drops all capabilities but the kept ones, in the calling thread and in threads that it will start. Programs that these threads
 /// start get the same limit. Also drops the precedence that the calling thread has from the thread that started it.
 pub fn drop_unneeded() {
-    if let Some(nice) = NICE.get().filter(|nice| own_nice() < **nice) {
-        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), *nice);
-    }
+    return_precedence();
     drop_but(CapabilitySet::empty());
+}
+
+fn return_precedence() {
+    if let Some(nice) = NICE.get().filter(|nice| own_nice() < **nice) {
+        let _ = setpriority_process(Some(rustix::thread::gettid()), *nice);
+    }
 }
 
 /// Drops capabilities of the collecting thread. It can take back those that [`attaching`] needs.
@@ -148,19 +183,23 @@ fn set(effective: CapabilitySet, permitted: CapabilitySet) {
 
 /// Attaches to an event, with the capabilities reserved for that.
 pub fn attaching<T>(work: impl FnOnce() -> T) -> T {
-    let Some(CapabilitySets { effective, permitted, .. }) = RESERVE.get().and_then(|_| capabilities(None).ok()) else {
-        return work();
-    };
+    if RESERVE.get().is_some() { with_permitted(work) } else { work() }
+}
+
+/// Calls `work` with all capabilities that the calling thread may have: the reserved capabilities as well.
+fn with_permitted<T>(work: impl FnOnce() -> T) -> T {
+    let Ok(CapabilitySets { effective, permitted, .. }) = capabilities(None) else { return work() };
     set(permitted, permitted);
     let outcome = work();
     set(effective, permitted);
     outcome
 }
 
-/// Drops the calling thread's capabilities. For all threads, system calls that are no longer needed are refused from now on
-/// (`EPERM`).
+/// Drops the main thread's capabilities. At the end it can take back `SYS_NICE` (see [`give_way_no_more`]). For all threads, system calls
+/// that are no longer needed are refused from now on (`EPERM`).
 pub fn close() {
-    drop_unneeded();
+    return_precedence();
+    drop_but(CapabilitySet::SYS_NICE);
     if let Some(filter) = filter() {
         let _ = apply_filter_all_threads(&filter);
     }

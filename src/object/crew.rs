@@ -20,8 +20,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use rustix::process::Pid;
-
 use crate::profile::UserId;
 
 /// A worker that waits for this long is left behind. Files on a disk are opened in less than a millisecond, files of a network in a few
@@ -100,15 +98,6 @@ impl Drop for Waiting {
             times.waited.fetch_add(nanoseconds(Instant::now()).saturating_sub(since), Ordering::AcqRel);
         }
     }
-}
-
-/// Gives a worker the lowest priority. For workers that were left behind and may be computing, for users other than root: these users
-/// should get CPU time in their own processes only. The worker cannot have its priority back, so it must end after its work.
-pub(crate) fn give_way(thread: Pid) {
-    /// The scheduler gives the smallest share for it: 15, where a process at nice 0 gets 1,024.
-    const LOWEST: i32 = 19;
-    // On Linux, this is the priority of one thread. The thread may have ended.
-    let _ = rustix::process::setpriority_process(Some(thread), LOWEST);
 }
 
 /// A job that a worker works on.

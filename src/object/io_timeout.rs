@@ -29,6 +29,7 @@ use rustix::process::Pid;
 
 use super::crew;
 use crate::locks;
+use crate::privileges;
 
 /// How long opening a file, or one read of a remote file, may take. A disk that has to start turning takes longer than a working server.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -190,7 +191,7 @@ pub fn within<T: Send + 'static>(
     if let Phase::Begun(thread) = *phase
         && user != 0
     {
-        crew::give_way(thread);
+        privileges::give_way(thread);
     }
     *phase = Phase::Left;
     *waiting.left.entry((user, place)).or_default() += 1;
@@ -199,7 +200,7 @@ pub fn within<T: Send + 'static>(
 
 /// Runs on a thread: does one piece of work after the other, as long as few threads are idle.
 fn serve(first: Work) {
-    crate::privileges::drop_unneeded();
+    privileges::drop_unneeded();
     let mut next = Some(first);
     while let Some(work) = next {
         if !work() {

@@ -43,6 +43,7 @@ impl Deref for Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
+        privileges::give_way_no_more();
         self.runtime.take().into_iter().for_each(|runtime| runtime.shutdown_timeout(Runtime::PATIENCE));
     }
 }

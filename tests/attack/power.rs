@@ -8,7 +8,7 @@ use super::common::Terminal;
 use super::*;
 
 /// Bits of `CapEff`: what no thread needs after the start.
-const NEEDLESS: [(&str, u32); 8] = [
+const NEEDLESS: [(&str, u32); 9] = [
     ("setpcap", 8),
     ("net_admin", 12),
     ("net_raw", 13),
@@ -16,10 +16,12 @@ const NEEDLESS: [(&str, u32); 8] = [
     ("sys_rawio", 17),
     ("sys_admin", 21),
     ("sys_boot", 22),
+    ("sys_nice", 23),
     ("sys_time", 25),
 ];
 
 const SYS_ADMIN: u64 = 1 << 21;
+const SYS_NICE: u64 = 1 << 23;
 
 /// One thread's privileges, from its `status`.
 #[derive(Debug)]
@@ -53,9 +55,11 @@ fn powers(pid: u32) -> Vec<Power> {
 #[track_caller]
 fn assert_less_power(pid: u32, what: &str) {
     let is_less = |power: &Power| {
-        // The live view's collector thread may attach to events later: it may acquire the privileges for that, but does not hold them.
+        // A reserved privilege may be acquired, but is not held. The live view's collector thread attaches to events; the main thread
+        // changes priorities at the end, and threads that it starts inherit that reserve.
         let attaches = what.starts_with("live") && power.name == "flametop-drain";
-        let permitted = if attaches { power.permitted & !SYS_ADMIN } else { power.permitted };
+        let reserved = if attaches { SYS_ADMIN } else { SYS_NICE };
+        let permitted = power.permitted & !reserved;
         let needless = NEEDLESS.iter().any(|(_, bit)| (power.effective | permitted) >> bit & 1 == 1);
         !needless && power.no_new_privileges && power.filtered
     };

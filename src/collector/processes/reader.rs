@@ -11,7 +11,7 @@
 //! While the processes of a user hold up [`MAX_LEFT_OF_USER`] workers, no other question about that user's processes is asked.
 //! Questions about other users' processes are asked. A worker that comes back still gives its answer, and ends if there are enough
 //! other workers. A process is asked one question at a time. A worker that computes for long, for a user other than root, takes only the
-//! CPU time that nothing else wants: see [`crew::give_way`].
+//! CPU time that nothing else wants: see [`privileges::give_way`].
 //!
 //! Bounds: 2 workers, and the workers left behind: at most 64 by processes of root and 8 by processes of any other user. At most 8,192
 //! questions about root's processes wait, and 1,024 about the processes of any other user. From 256 workers and 16,384 questions in
@@ -39,7 +39,7 @@ use super::v8_memory::Asked;
 use super::{process_memory, v8_memory};
 use crate::cpu_time;
 use crate::locks;
-use crate::object::crew;
+use crate::privileges;
 use crate::profile::{BuildId, FileNamespace, Tgid, UserId};
 
 /// Number of workers. A question takes a few system calls; with two workers, one slow process does not delay the next.
@@ -222,7 +222,7 @@ impl Inner {
         let left =
             self.running.iter_mut().filter(|running| running.user != UserId(0) && !running.gives_way && running.is_left(now));
         for running in left {
-            crew::give_way(running.thread);
+            privileges::give_way(running.thread);
             running.gives_way = true;
         }
     }
@@ -380,7 +380,7 @@ impl Drop for ProcessReader {
 }
 
 fn work(shared: &ReaderQueue, worker: u64) {
-    crate::privileges::drop_unneeded();
+    privileges::drop_unneeded();
     let mut inner = shared.lock();
     loop {
         let now = Instant::now();
