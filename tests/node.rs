@@ -12,13 +12,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
 use common::alone;
-use flametop::collector::{Batch, Collector, CollectorOptions, Targets};
-use flametop::profile::{
-    Frame, FrameId, FrameKind, FrameWeight, LabelId, Language, Names, Object, ObjectKind, Tgid, UserEnd, UserId,
-};
+use common::functions::{Function, Sample, sampled};
+use flametop::profile::{Frame, FrameId, FrameKind, FrameWeight, LabelId, Language, Names, Object, ObjectKind, UserId};
 use flametop::symbolize::Symbolizer;
 
 /// A build of Node.js.
@@ -73,56 +70,8 @@ impl Drop for Running {
     }
 }
 
-/// A function of a stack: its name, its file, and the line that runs.
-type Function = (String, String, u32);
-
-/// The functions of a sample, innermost first, and whether its stack is whole.
-struct Sample {
-    functions: Vec<Function>,
-    is_whole: bool,
-}
-
 fn program(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/javascript").join(name)
-}
-
-/// Samples a program until it ends.
-fn sampled(running: &mut Running, frequency: u32) -> Vec<Sample> {
-    let targets = Targets::Processes(vec![Tgid(running.0.id())]);
-    let options = CollectorOptions { frequency, targets, limit_walks: false, ..Default::default() };
-    let names = Arc::new(Names::default());
-    let mut collector = Collector::start(options, Arc::clone(&names), Default::default()).expect("this test needs root");
-    let function = |frame: &FrameId| match names.frames.get(*frame)? {
-        Frame::Script { object, label, line } => {
-            Some((names.labels.name(label).to_owned(), names.objects.get(object)?.path.to_string(), line))
-        }
-        Frame::Named(label) => {
-            let label = names.labels.get(label)?;
-            let is_function = label.kind == FrameKind::Script(Language::JavaScript);
-            is_function.then(|| (label.name.to_string(), String::new(), 0))
-        }
-        _ => None,
-    };
-    let (mut batch, mut samples, mut has_ended) = (Batch::default(), Vec::new(), false);
-    let (mut shown, mut asked) = (HashSet::new(), HashSet::new());
-    while !has_ended {
-        has_ended = running.0.try_wait().unwrap().is_some();
-        std::thread::sleep(Duration::from_millis(100));
-        collector.drain(&mut batch).unwrap();
-        shown.extend(batch.frames.iter().copied());
-        asked.extend(batch.wanted.iter().map(|request| request.frame));
-        for sample in &batch.samples {
-            let functions = batch.frames[sample.frames.clone()].iter().rev().filter_map(function).collect();
-            samples.push((sample.time, Sample { functions, is_whole: sample.user_end == UserEnd::Root }));
-        }
-    }
-    // Code that runs a known function needs no other name: view 5 would say that its name is missing.
-    let is_made = |frame: &&FrameId| matches!(names.frames.get(**frame), Some(Frame::Process { .. }));
-    let in_vain = asked.difference(&shown).filter(is_made).count();
-    assert_eq!(in_vain, 0, "of {} frames", shown.len());
-    // Some waited for answers.
-    samples.sort_by_key(|(time, _)| *time);
-    samples.into_iter().map(|(_, sample)| sample).collect()
 }
 
 /// Returns a stack as the program tells it. A function without a name is called by its place.
@@ -174,7 +123,7 @@ fn tiers(major: u32) -> Vec<Tier> {
 /// Checks the stacks of a run of `stacks.js`: each sample of its leaf has the functions that the program tells, and nothing else.
 fn check_stacks(node: &Node, tier: &Tier) {
     let mut running = node.starts(&tier.flags, &program("stacks.js"), &["0.25", tier.rounds]);
-    let samples = sampled(&mut running, 1997);
+    let samples = sampled(&mut running.0, 1997, Language::JavaScript);
     let output = running.output();
     let chains: Vec<Vec<Function>> =
         output.lines().map(|line| told(&serde_json::from_str::<serde_json::Value>(line).unwrap()[1])).collect();
@@ -233,7 +182,7 @@ fn closures_that_come_and_go_have_names() {
     let program = place.path().join("closures.js");
     std::fs::write(&program, CLOSURES).unwrap();
     for node in nodes() {
-        let samples = sampled(&mut node.starts(&[], &program, &[]), 997);
+        let samples = sampled(&mut node.starts(&[], &program, &[]).0, 997, Language::JavaScript);
         let all: usize = samples.iter().map(|sample| sample.functions.len()).sum();
         let is_gone = |(name, ..): &&Function| name.contains("is gone") || name.contains("not read");
         let gone = samples.iter().flat_map(|sample| &sample.functions).filter(is_gone).count();
@@ -263,7 +212,7 @@ fn workers_and_contexts_have_their_functions() {
     let program = place.path().join("workers.js");
     std::fs::write(&program, WORKERS).unwrap();
     for node in nodes() {
-        let samples = sampled(&mut node.starts(&[], &program, &[]), 499);
+        let samples = sampled(&mut node.starts(&[], &program, &[]).0, 499, Language::JavaScript);
         let (mut of_worker, mut of_context, mut others) = (0, 0, Vec::new());
         for sample in samples.iter().filter(|sample| sample.is_whole && sample.functions.iter().any(|(name, ..)| name == "spin"))
         {
@@ -304,7 +253,7 @@ fn modules_of_web_assembly_have_names() {
     let program = place.path().join("wasm.js");
     std::fs::write(&program, PROGRAM).unwrap();
     for node in nodes() {
-        let samples = sampled(&mut node.starts(&[], &program, &[]), 997);
+        let samples = sampled(&mut node.starts(&[], &program, &[]).0, 997, Language::JavaScript);
         let (mut named, mut nameless) = (0, 0);
         for functions in samples.iter().filter(|sample| sample.is_whole).map(|sample| &sample.functions) {
             let name = |at: usize| functions.get(at).map_or("", |(name, ..)| name);
@@ -358,7 +307,7 @@ fn functions_have_the_shares_that_v8_sees() {
     let flags = ["--cpu-prof", "--cpu-prof-interval=1000", &directory, "--cpu-prof-name=told.cpuprofile"];
     let file = program("shares.js");
     let file = file.to_str().unwrap();
-    let samples = sampled(&mut node.starts(&flags, Path::new(file), &["8"]), 997);
+    let samples = sampled(&mut node.starts(&flags, Path::new(file), &["8"]).0, 997, Language::JavaScript);
     let mut mine: HashMap<String, f64> = HashMap::new();
     let is_of_program = |(_, of, _): &&Function| of == file;
     let of_program: Vec<&Sample> =

@@ -8,6 +8,7 @@
 // Helpers of tests, which clippy does not count as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub(crate) mod functions;
 pub(crate) mod kernel;
 pub(crate) mod program;
 pub(crate) mod silent_disk;
