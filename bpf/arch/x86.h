@@ -69,7 +69,7 @@ static __always_inline int is_64_bit(__u64 cs)
  * Tells whether a call ends at an address: E8 rel32, or FF /2 with 0, 1 or 4 bytes of displacement and perhaps a SIB byte. A random
  * number on a stack that points into code passes this test in about one of forty cases.
  */
-static __always_inline int is_return_address(__u64 address)
+__noinline int is_return_address(__u64 address)
 {
 	__u64 code;
 

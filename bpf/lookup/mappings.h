@@ -541,11 +541,13 @@ static __always_inline int find_mapping_by(
 /*
  * Finds the mapping at `address`. Returns an enum mapping_result, and the mapping in `out` if there is one.
  *
- * `space` was read in this sample. `scratch` is used on kernels before 6.2; no other program on this CPU may use it meanwhile.
+ * `space` was read in this sample. `scratch` is used on kernels before 6.2; no other program on this CPU may use it meanwhile. Global, so
+ * that it is verified once.
  */
-static __always_inline int find_mapping(
-	const struct address_space *space, __u64 address, struct mapping *out, struct vma_scratch *scratch)
+__noinline int find_mapping(const struct address_space *space, __u64 address, struct mapping *out, struct vma_scratch *scratch)
 {
+	if (!space || !out || !scratch)
+		return MAPPING_UNREADABLE;
 	if (CAN_READ_IN_PLACE && !bpf_core_field_offset(((struct vm_area_struct *)0)->vm_start))
 		return find_mapping_by(space, address, out, 1, NULL);
 	return find_mapping_by(space, address, out, 0, scratch);

@@ -78,10 +78,25 @@ static __always_inline __u32 pages_of_stack(struct task_struct *task, __u64 page
 	return pages <= MAX_STACK_PAGES ? pages : 0;
 }
 
+/*
+ * Copies a page. Page by page, because a page that was never written cannot be read here. There is no branch: the verifier would follow
+ * each combination of pages. All but `i` stays in memory, because arm64 on Linux 6.1 has no stack left.
+ */
+static __always_inline void copy_page(struct walk *walk, struct stack_dump *dump, __u32 i)
+{
+	__u64 page = i < LARGE_DUMP_PAGES ? i : dump->far + i - LARGE_DUMP_PAGES;
+	__u64 from = (walk->regs[REG_SP] & ~(DUMP_PAGE - 1ULL)) + page * DUMP_PAGE;
+	__u64 failed = bpf_probe_read_user(dump->stack + i * DUMP_PAGE, DUMP_PAGE, (void *)from);
+
+	OPAQUE(failed);
+	dump->copied |= (__u32)(~failed >> 63) << i;
+}
+
 /* Fills in a dump and sends it. It has room for `pages`. */
 static __always_inline void fill_dump(struct cpu_state *cpu, struct stack_dump *dump, __u32 pages, __u32 far)
 {
 	struct walk *walk = &cpu->walk;
+	__u32 i;
 
 	dump->time = cpu->sample.header.time;
 	dump->cpu = cpu->sample.header.cpu;
@@ -97,21 +112,14 @@ static __always_inline void fill_dump(struct cpu_state *cpu, struct stack_dump *
 	dump->far = far;
 	dump->reserved2 = 0;
 	dump->key = walk->map.kind == CODE_WITHOUT_TABLE && walk->map.size ? walk->missing : (struct object_key){};
-#pragma unroll
-	for (int i = 0; i < 32; i++)
-		dump->regs[i] = walk->regs[i];
-	/*
-	 * Page by page, because a page that was never written cannot be read here. There is no branch: the verifier would follow each
-	 * combination of pages. All but `i` and `pages` stays in memory, because arm64 on Linux 6.1 has no stack left.
-	 */
+	bpf_probe_read_kernel(dump->regs, sizeof(dump->regs), walk->regs);
 	dump->copied = 0;
-	for (__u32 i = 0; i < pages; i++) {
-		__u64 page = i < LARGE_DUMP_PAGES ? i : dump->far + i - LARGE_DUMP_PAGES;
-		__u64 from = (walk->regs[REG_SP] & ~(DUMP_PAGE - 1ULL)) + page * DUMP_PAGE;
-		__u64 failed = bpf_probe_read_user(dump->stack + i * DUMP_PAGE, DUMP_PAGE, (void *)from);
-
-		OPAQUE(failed);
-		dump->copied |= (__u32)(~failed >> 63) << i;
+	if (CAN_ITERATE) {
+		bpf_for(i, 0, pages)
+			copy_page(walk, dump, i);
+	} else {
+		for (i = 0; i < pages; i++)
+			copy_page(walk, dump, i);
 	}
 	/* The request for the table wakes user space. */
 	bpf_ringbuf_submit(dump, BPF_RB_NO_WAKEUP);
