@@ -241,7 +241,45 @@ struct runtime {
 enum runtime_kind {
 	HAS_CPYTHON = 1,
 	HAS_V8 = 2,
+	HAS_HOTSPOT = 4,
 };
+
+/* Most JVMs, and most code heaps of one: MAX_JVMS of scripts.rs, MAX_HEAPS of src/runtimes/hotspot/code_cache.rs. */
+#define MAX_JVMS 1024
+#define MAX_CODE_HEAPS 8
+
+/* A part of a JVM's code cache. */
+struct code_heap {
+	__u64 begin;
+	__u64 size;
+	__u64 segments; /* a byte for each segment of the heap: how far back the block of the segment begins */
+	__u64 shift; /* the logarithm of a segment's size */
+};
+
+/*
+ * Where the code of a JVM is, and offsets in its structures: the value of `jvms`. Made by src/runtimes/hotspot/bpf.rs. The fields of a
+ * CodeBlob are in its first BLOB_BYTES.
+ */
+struct jvm {
+	struct code_heap heaps[MAX_CODE_HEAPS];
+	__u64 begin; /* of all heaps */
+	__u64 size;
+	__u16 block_header; /* bytes before a CodeBlob */
+	__u16 blob_name; /* a pointer */
+	__u16 blob_frame_size; /* words, with the return address */
+	__u16 blob_complete; /* bytes of code until the frame is whole */
+	__u16 blob_code; /* its first instruction: a pointer, or the distance from the CodeBlob */
+	__u16 compile_id; /* in an nmethod */
+	__u16 const_method; /* in a Method: a pointer to its ConstMethod */
+	__u16 constants; /* in a ConstMethod */
+	__u16 code_size; /* 2 bytes */
+	__u16 const_method_size; /* bytecode follows */
+	__u8 code_is_distance;
+	__u8 complete_is_short; /* 2 bytes, not 4 */
+	__u8 reserved[10];
+};
+
+#define BLOB_BYTES 128
 
 /* Most interpreter functions in one sample, and bytes of a frame: MAX_FUNCTIONS of script.rs, FRAME_BYTES of runtime.rs. */
 #define MAX_SCRIPT_FRAMES 4096
@@ -271,9 +309,15 @@ enum script_word {
 	 * one (21 bits; 0: not known), a check of the function.
 	 */
 	SCRIPT_IN_FRAME = 5,
+	/* HotSpot's code in a native frame. A word follows: the number of the frame (11 bits), then what is said here. */
+	SCRIPT_COMPILED = 6, /* the address of the CodeBlob of a compiled method; its number (upper 32 bits) */
+	SCRIPT_INTERPRETED = 7, /* the address of the Method; its instruction, plus one (21 bits; 0: not known), a check of the method */
+	SCRIPT_STUB = 8, /* the address of another CodeBlob; nothing */
 };
 #define SCRIPT_KIND_SHIFT 56
 #define SCRIPT_ADDRESS ((1ULL << SCRIPT_KIND_SHIFT) - 1)
+/* Bits of the number of a frame. */
+#define SCRIPT_FRAME_BITS 11
 #define SCRIPT_COUNT_SHIFT 32
 #define SCRIPT_COUNT 0xffffffULL
 

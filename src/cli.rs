@@ -310,10 +310,10 @@ pub struct Record {
     /// Replace an existing file
     #[arg(long, help_heading = FILE)]
     pub force: bool,
-    /// Write folded stacks without `_[k]`, `_[i]`, `_[j]`, `_[p]`, `_[s]` after kernel, inlined, JIT, Python and JavaScript frames
+    /// Write folded stacks without `_[k]`, `_[i]`, `_[j]`, `_[p]`, `_[s]`, `_[v]` after kernel, inlined, JIT, Python, JavaScript and Java frames
     #[arg(long, help_heading = FILE)]
     pub no_annotations: bool,
-    /// Write file and line into folded stacks, behind the names of Python and JavaScript functions: `run (/srv/views.py:1)`
+    /// Write file and line into folded stacks, behind the names of Python, JavaScript and Java functions: `run (/srv/views.py:1)`
     #[arg(long, help_heading = FILE)]
     pub places: bool,
     /// Draw callers at the top of a picture instead of at the bottom
@@ -351,10 +351,10 @@ pub struct Convert {
     /// Replace an existing file
     #[arg(long)]
     pub force: bool,
-    /// Write folded stacks without `_[k]`, `_[i]`, `_[j]`, `_[p]`, `_[s]` after kernel, inlined, JIT, Python and JavaScript frames
+    /// Write folded stacks without `_[k]`, `_[i]`, `_[j]`, `_[p]`, `_[s]`, `_[v]` after kernel, inlined, JIT, Python, JavaScript and Java frames
     #[arg(long)]
     pub no_annotations: bool,
-    /// Write file and line into folded stacks, behind the names of Python and JavaScript functions: `run (/srv/views.py:1)`
+    /// Write file and line into folded stacks, behind the names of Python, JavaScript and Java functions: `run (/srv/views.py:1)`
     #[arg(long)]
     pub places: bool,
     /// Draw callers at the top of a picture instead of at the bottom

@@ -66,6 +66,7 @@ fn standard_base(kind: FrameKind, dark: bool) -> Hsl {
         FrameKind::Jit => (110.0, 0.36),
         FrameKind::Script(Language::Python) => (275.0, 0.40),
         FrameKind::Script(Language::JavaScript) => (335.0, 0.46),
+        FrameKind::Script(Language::Java) => (158.0, 0.42),
         FrameKind::Unknown => (0.0, 0.0),
     };
     Hsl(hue, saturation, if dark { 0.63 } else { 0.76 })
@@ -83,6 +84,7 @@ fn colour_blind_base(kind: FrameKind, dark: bool) -> Hsl {
         (FrameKind::Jit, true) => (162.0, 0.85, 0.66),
         (FrameKind::Script(Language::Python), true) => (262.0, 0.70, 0.46),
         (FrameKind::Script(Language::JavaScript), true) => (5.0, 0.70, 0.29),
+        (FrameKind::Script(Language::Java), true) => (290.0, 0.70, 0.22),
         (FrameKind::Unknown, true) => (0.0, 0.0, 0.45),
         (FrameKind::Process, false) => (215.0, 0.16, 0.76),
         (FrameKind::User, false) => (28.0, 0.68, 0.60),
@@ -91,6 +93,7 @@ fn colour_blind_base(kind: FrameKind, dark: bool) -> Hsl {
         (FrameKind::Jit, false) => (170.0, 0.85, 0.84),
         (FrameKind::Script(Language::Python), false) => (262.0, 0.60, 0.52),
         (FrameKind::Script(Language::JavaScript), false) => (5.0, 0.70, 0.32),
+        (FrameKind::Script(Language::Java), false) => (310.0, 0.45, 0.24),
         (FrameKind::Unknown, false) => (0.0, 0.0, 0.55),
     };
     Hsl(hue, saturation, lightness)

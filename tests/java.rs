@@ -3,13 +3,20 @@
 // A test panics with a sentence if it cannot run.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "common/mod.rs"]
+mod common;
+
 use std::collections::HashMap;
 use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use common::alone;
+use common::functions::{Function, sampled};
+use flametop::profile::Language;
 use flametop::runtimes::Memory;
 use flametop::runtimes::hotspot::{Blob, BlobKind, Call, CodeHeap, Layout, Method};
 
@@ -257,5 +264,75 @@ fn inlined_methods_and_lines_are_those_that_the_jvm_prints() {
         }
         println!("{}: {compared} return addresses, {inlined} inlined methods", java.version);
         assert!(compared > 500 && inlined > 500, "{}: {compared} return addresses, {inlined} inlined methods", java.version);
+    }
+}
+
+/// Ways in which HotSpot runs methods, and the flags for each: interpreted, by its first compiler without and with counters, by its second, and all.
+const TIERS: [(&str, &[&str]); 5] = [
+    ("interpreter", &["-Xint"]),
+    ("C1", &["-XX:TieredStopAtLevel=1"]),
+    ("C1 with counters", &["-XX:TieredStopAtLevel=3"]),
+    ("C2", &["-XX:-TieredCompilation"]),
+    ("all", &[]),
+];
+
+/// Returns a stack as the program tells it: CLASS.METHOD and the line of each method. Classes that a JVM makes have a number, which samples do not
+/// have.
+fn told(line: &str) -> Vec<(String, u32)> {
+    let method = |method: &str| {
+        let [class, name, line] = method.split(' ').collect::<Vec<_>>()[..] else { panic!("{method}") };
+        let class = match class.find("/0x").or(class.find("+0x")) {
+            Some(end) => class[..end].trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('$'),
+            None => class,
+        };
+        (format!("{class}.{name}"), line.parse::<i32>().unwrap().max(0) as u32)
+    };
+    // Not the method that finds it out.
+    line.split('\t').skip(2).map(method).collect()
+}
+
+/// Whether the methods of a sample are those that were told. The innermost one has a line only where it calls.
+fn are_told(found: &[&Function], told: &[(String, u32)]) -> bool {
+    let same = |at: usize, (name, _, line): &Function, (told_name, told_line): &(String, u32)| {
+        name.split('(').next() == Some(told_name) && (at == 0 || *told_line == 0 || line == told_line)
+    };
+    found.len() == told.len() && found.iter().zip(told).enumerate().all(|(at, (found, told))| same(at, found, told))
+}
+
+#[test]
+fn stacks_are_those_that_the_program_tells() {
+    let _alone = alone();
+    let place = classes("Stacks.java");
+    for java in runtimes() {
+        for (tier, flags) in TIERS {
+            let mut command = Command::new(java.home.join("bin/java"));
+            command.args(flags).args(["-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Stacks.leaf", "-cp"]);
+            command.arg(&place).args(["Stacks", "500", "1000"]).stdout(Stdio::piped());
+            let mut process = Process(command.spawn().unwrap());
+            let samples = sampled(&mut process.0, 1997, Language::Java);
+            let mut output = String::new();
+            process.0.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+            let chains: Vec<Vec<(String, u32)>> = output.lines().map(told).collect();
+            assert_eq!(chains.len(), 22, "{} {tier}: {output}", java.version);
+            let (mut right, mut of_chain, mut cut, mut wrong) = (0, vec![0; chains.len()], 0, Vec::new());
+            for sample in &samples {
+                let is_method = |(name, ..): &&Function| !name.starts_with("[jvm ");
+                let methods: Vec<&Function> = sample.functions.iter().filter(is_method).collect();
+                let has = |method: &str| methods.iter().any(|(name, ..)| name.starts_with(method));
+                if !has("Stacks.leaf(") || has("Stacks.tell(") {
+                    continue;
+                }
+                match chains.iter().position(|told| are_told(&methods, told)) {
+                    Some(chain) => (right, of_chain[chain]) = (right + 1, of_chain[chain] + 1),
+                    None if !sample.is_whole => cut += 1,
+                    None => wrong.push(methods),
+                }
+            }
+            println!("{} {tier}: {right} right, {cut} cut, {} wrong, {of_chain:?}", java.version, wrong.len());
+            assert!(wrong.is_empty(), "{} {tier}: {} wrong: {:?}", java.version, wrong.len(), wrong[0]);
+            assert!(right > 1000 && cut * 200 <= right, "{} {tier}: {right} right, {cut} cut", java.version);
+            // Some chains are the same in both halves.
+            assert!(of_chain.chunks(2).all(|both| both[0] + both[1] > 20), "{} {tier}: {of_chain:?}", java.version);
+        }
     }
 }

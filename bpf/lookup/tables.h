@@ -269,6 +269,7 @@ struct met_function {
 /* A walk of an interpreter's functions: bpf/walk/script.h. */
 struct script_state {
 	struct runtime runtime;
+	struct jvm jvm; /* if the process has one */
 	__u64 frame; /* the next one */
 	__u64 anchor; /* of the call that runs it */
 	__u64 window_at; /* the memory in `window` */
@@ -285,6 +286,12 @@ struct script_state {
 	__u64 next_interpreter; /* and the interpreter after it */
 	__u64 thread; /* pthread_self() */
 	__u64 fp; /* the innermost frame pointer */
+	__u64 bcp; /* the innermost frame's instruction in Java's interpreter. 0: it has no whole frame. BCP_IN_FRAME: the frame has it */
+	__u64 word; /* of the stack of a JVM's thread, read last */
+	__u64 blob; /* the code of a JVM that was found last, */
+	__u64 blob_name; /* the begin of its name, */
+	__u64 blob_code; /* its first instruction, */
+	__u64 blob_words[BLOB_BYTES / 8]; /* and its fields */
 	__u64 stack_size; /* from script_record::base to the stack pointer of the outermost frame */
 	__u64 window[SCRIPT_WINDOW_BYTES / 8];
 	__u64 code_words[SCRIPT_CODE_WORDS];

@@ -66,6 +66,13 @@ static __always_inline __u64 frame_word(struct script_state *script, __u32 offse
 	return script->window[place & (SCRIPT_WINDOW_BYTES / 8 - 1)];
 }
 
+/* Ends the walk before its last frame. */
+static __always_inline int cut(struct script_record *record)
+{
+	record->end = SCRIPT_CUT;
+	return 1;
+}
+
 static __always_inline int read_word(__u64 address, __u64 *word)
 {
 	return bpf_probe_read_user(word, sizeof(*word), (void *)address);

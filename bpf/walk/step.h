@@ -105,11 +105,10 @@ static __always_inline int read_stack(struct cpu_state *cpu, __u64 address, __u6
 	return 0;
 }
 
-/* Notes the stack pointer of the frame that is added next, for the functions of an interpreter. */
-static __always_inline void note_stack_pointer(struct cpu_state *cpu, __u64 sp)
+/* Notes the stack pointer of a frame, for the functions of an interpreter. */
+static __always_inline void note_stack_pointer(struct cpu_state *cpu, __u32 place, __u64 sp)
 {
 	struct script_record *record = &cpu->script.record;
-	__u32 place = cpu->walk.frames;
 
 	OPAQUE(record);
 	OPAQUE(place);
@@ -127,7 +126,7 @@ static __always_inline int add_frame_at(struct cpu_state *cpu, __u64 address, __
 		return 0;
 	cpu->sample.frames[place] = (address & ((1ULL << FRAME_BITS_SHIFT) - 1)) | bits << FRAME_BITS_SHIFT;
 	if (unlikely(walk->scripted))
-		note_stack_pointer(cpu, sp);
+		note_stack_pointer(cpu, walk->frames, sp);
 	walk->frames++;
 	return 1;
 }

@@ -20,8 +20,6 @@
 /* Words of a frame that are read, from its bottom up. */
 #define V8_FRAME_WORDS 5
 #define V8_OFFSET_BITS 21
-#define V8_FRAME_BITS 11
-_Static_assert(MAX_USER_FRAMES == 1 << V8_FRAME_BITS, "the number of a frame has its bits");
 
 /* Returns a hash of a SharedFunctionInfo, or of an instance: Function::check of src/runtimes/v8/function.rs. `words` are in code_words. */
 static __always_inline __u32 check_of(struct script_state *script)
@@ -29,16 +27,6 @@ static __always_inline __u32 check_of(struct script_state *script)
 	__u64 mix = (script->code_words[0] << 16) * HASH_FACTOR;
 
 	return ((mix ^ script->code_words[1] >> 32) * HASH_FACTOR) >> 32;
-}
-
-/* Frames that are looked at between two readings of the clock. */
-#define FRAMES_AT_ONCE 16
-
-/* Ends the walk before its last frame. */
-static __always_inline int cut(struct script_record *record)
-{
-	record->end = SCRIPT_CUT;
-	return 1;
 }
 
 /* Adds the function of a frame, if it has one. Returns whether the walk ends. Global, so that it is verified once. */
@@ -57,8 +45,6 @@ __noinline int add_v8_function(struct cpu_state *cpu, __u32 number)
 	/* Nothing is known of the outermost frame. */
 	if (caller >= cpu->walk.frames || place >= MAX_KERNEL_FRAMES + MAX_USER_FRAMES)
 		return 1;
-	if (!(caller & (FRAMES_AT_ONCE - 1)) && is_out_of_time(cpu))
-		return cut(record);
 	if (!(cpu->sample.frames[place] >> FRAME_BITS_SHIFT & FRAME_GUESSED))
 		return 0;
 	fp = record->base + ((__u64)((__u32 *)record->words)[caller & (MAX_USER_FRAMES - 1)] << 3) - 16;
@@ -77,40 +63,8 @@ __noinline int add_v8_function(struct cpu_state *cpu, __u32 number)
 	if (!(words[0] << 32) && words[0] >> 32 < (1ULL << V8_OFFSET_BITS) - 1)
 		offset = (words[0] >> 32) + 1;
 	if (!add_word(script, (shared & SCRIPT_ADDRESS) | (__u64)SCRIPT_IN_FRAME << SCRIPT_KIND_SHIFT, 2) ||
-	    !add_word(script, (number & (MAX_USER_FRAMES - 1)) | offset << V8_FRAME_BITS | (__u64)check_of(script) << 32, 1))
+	    !add_word(script, (number & (MAX_USER_FRAMES - 1)) | offset << SCRIPT_FRAME_BITS | (__u64)check_of(script) << 32, 1))
 		return cut(record);
-	return 0;
-}
-
-/* Adds functions of some frames from this number on. Returns whether the walk ends. In two loops old verifiers have less to follow. */
-__noinline int add_v8_functions(struct cpu_state *cpu, __u32 from)
-{
-	/* Never called with bpf_for, but verified anyway. */
-	if (CAN_ITERATE)
-		return 1;
-	for (__u32 i = 0; i < FRAMES_AT_ONCE; i++) {
-		if (add_v8_function(cpu, from + i))
-			return 1;
-	}
-	return 0;
-}
-
-/* Adds the functions of all frames to the record. */
-__noinline int walk_v8_frames(struct cpu_state *cpu)
-{
-	int i;
-
-	if (CAN_ITERATE) {
-		bpf_for(i, 0, MAX_USER_FRAMES) {
-			if (add_v8_function(cpu, i))
-				break;
-		}
-	} else {
-		for (i = 0; i < MAX_USER_FRAMES; i += FRAMES_AT_ONCE) {
-			if (add_v8_functions(cpu, i))
-				break;
-		}
-	}
 	return 0;
 }
 

@@ -95,6 +95,8 @@ __noinline int walk_step(struct cpu_state *cpu)
 	if (keep_frame(cpu, (walk->pc & PAST_PC_BITS) | bits << FRAME_BITS_SHIFT) && retrace(cpu))
 		return 1;
 	if (unlikely(walk->map.kind != CODE_OF_FILE)) {
+		if (walk->map.kind == CODE_ANONYMOUS && is_of_jvm(cpu))
+			return leave_jvm_code(cpu);
 		if (walk->map.kind == CODE_ANONYMOUS)
 			return guess_caller(cpu, USER_END_ANONYMOUS);
 		/* A table follows soon, and user space continues from here. The guessed frames serve samples that it cannot continue. */
@@ -193,6 +195,7 @@ __noinline int walk_by_tables(struct cpu_state *cpu, __u32 first_frame, int retu
 	if (unlikely(walk->scripted)) {
 		cpu->script.record.base = walk->regs[REG_SP];
 		cpu->script.fp = walk->regs[REG_FP];
+		cpu->script.bcp = BCP_IN_FRAME;
 	}
 	begin_time(cpu, first_frame || again);
 	recall(cpu, tid, walk_how == WALK_ANEW || again);

@@ -151,16 +151,21 @@ fn java(input: &[u8]) {
     const FIELDS: usize = 64;
     let Some((numbers, input)) = input.split_first_chunk::<{ 2 * FIELDS }>() else { return };
     let Some((&[version, flags, base @ ..], bytes)) = input.split_first_chunk::<10>() else { return };
+    let base = u64::from_le_bytes(base) & !7;
     let field = |name: &'static str| {
+        if name == "CodeCache._heaps" {
+            return Some(hotspot::Field { offset: base, width: 8 });
+        }
         // Names share numbers if they have the same sum.
         let at = 2 * (name.bytes().map(usize::from).sum::<usize>() % FIELDS);
         let [offset, width] = *numbers.get(at..)?.first_chunk()?;
         Some(hotspot::Field { offset: u64::from(offset) << (width >> 4), width: 1 << (width & 3) })
     };
-    let Some(mut layout) = hotspot::Layout::of(version.into(), field).ok().filter(|_| !bytes.is_empty()) else { return };
-    let memory = Image { leads_inside: flags & 1 == 1, base: u64::from_le_bytes(base) & !7, bytes };
-    layout.begin_at(memory.base);
-    for heap in hotspot::CodeHeap::all(&memory, &layout).into_iter().flatten() {
+    let Some(layout) = hotspot::Layout::of(version.into(), field).ok().filter(|_| !bytes.is_empty()) else { return };
+    let memory = Image { leads_inside: flags & 1 == 1, base, bytes };
+    let heaps = hotspot::CodeHeap::all(&memory, &layout).unwrap_or_default();
+    layout.for_walks(&heaps);
+    for heap in heaps {
         let Some(blob) = heap.blob(&memory, &layout, heap.begin + (heap.end - heap.begin) / 2) else { continue };
         let calls = blob.calls(&memory, &layout, blob.begin.wrapping_add(u64::from(flags)));
         assert!(calls.is_none_or(|calls| (1..=64).contains(&calls.len())));

@@ -43,6 +43,7 @@ pub use options::{CollectorOptions, EVENT_BUDGET, Targets};
 pub use sources::walk::Walk;
 
 pub use crate::collector::processes::dumps::DumpCounts;
+pub use crate::collector::processes::engines::FoundEngine;
 pub use crate::collector::processes::reading::Unread;
 pub use crate::collector::processes::scripts::ScriptCounts;
 use crate::collector::processes::table::{Happened, ProcessTable};
@@ -54,7 +55,8 @@ pub use crate::collector::wire::records::Walked;
 use crate::collector::wire::records::{DUMP_REFUSED, HAS_DUMP, Record};
 use crate::object::io_timeout::{self, FailureDomain};
 use crate::profile::{EventSource, EventStatus, Names, Processes, Tgid, Timestamp};
-pub use crate::runtimes::v8::{Unfit, Version};
+pub use crate::runtimes::hotspot::Unfit as UnfitHotSpot;
+pub use crate::runtimes::v8::{Unfit as UnfitV8, Version as V8Version};
 pub use probes::{Backtrace, EventRequest, EventSpec};
 use probes::{Probes, Refused};
 use requests::Requests;
@@ -416,6 +418,9 @@ impl Collector {
             self.table
                 .settle(machine::now().0, answers, batch, |tgid| events.iter().any(|timed| timed.event.begins_program(tgid)));
         }
+        for (tgid, jvm) in self.table.jvms.take_changes() {
+            self.sampler.set_jvm(tgid, jvm.as_ref());
+        }
         for (tgid, runtime) in self.table.runtimes.take_changes() {
             self.sampler.set_runtime(tgid, runtime.as_ref());
         }
@@ -452,8 +457,8 @@ impl Collector {
         self.table.script_counts()
     }
 
-    /// Returns the known files with V8, each with its version, or with the symbol that it lacks.
-    pub fn engines(&self) -> Vec<(Arc<str>, Result<Version, Unfit>)> {
+    /// Returns the known files with V8 or HotSpot.
+    pub fn engines(&self) -> Vec<(Arc<str>, FoundEngine)> {
         self.table.engines()
     }
 

@@ -1,6 +1,6 @@
 //! Lines for the health view: the state of unwind tables, and processes that could not be read.
 
-use crate::collector::{Collector, DumpCounts, ObjectState, ScriptCounts, Unfit, Unread, Version};
+use crate::collector::{Collector, DumpCounts, FoundEngine, ObjectState, ScriptCounts, UnfitHotSpot, UnfitV8, Unread};
 use crate::profile::sanitize;
 use crate::ui::format_grouped;
 
@@ -93,32 +93,32 @@ fn of_scripts(scripts: &ScriptCounts) -> Vec<String> {
         (scripts.unreadable, "samples lack Python functions: memory of the interpreter could not be read"),
         (
             scripts.gone,
-            "functions of Python or JavaScript were gone before their names were read: shown as [function that is gone]",
+            "functions of Python, JavaScript or Java were gone before their names were read: shown as [function that is gone]",
         ),
         (
             scripts.refused,
-            "samples have functions of Python or JavaScript that were not read, because their user has too many new functions: shown as [functions not read]",
+            "samples have functions of Python, JavaScript or Java that were not read, because their user has too many new functions: shown as [functions not read]",
         ),
         (
             scripts.late,
-            "samples have functions of Python or JavaScript whose names did not come in time: shown as [functions not read]",
+            "samples have functions of Python, JavaScript or Java whose names did not come in time: shown as [functions not read]",
         ),
         (
             scripts.processes_refused,
-            "processes are shown without their functions of Python or JavaScript: their user has too many processes",
+            "processes are shown without their functions of Python, JavaScript or Java: their user has too many processes",
         ),
     ];
     let mut lines = Vec::new();
     if scripts.samples > 0 {
         lines.push(format!(
-            "{} samples of programs in Python or JavaScript, {} of them with all functions",
+            "{} samples of programs in Python, JavaScript or Java, {} of them with all functions",
             scripts.samples, scripts.whole
         ));
     }
     if scripts.cut > 0 {
         let (least, most) = scripts.cut_to;
         lines.push(format!(
-            "{} samples lack their outermost functions of Python or JavaScript: after {} to {} functions there was no room or time left",
+            "{} samples lack their outermost functions of Python, JavaScript or Java: after {} to {} functions there was no room or time left",
             scripts.cut,
             format_grouped(least),
             format_grouped(most)
@@ -128,15 +128,22 @@ fn of_scripts(scripts: &ScriptCounts) -> Vec<String> {
     lines
 }
 
-/// Describes a file that contains V8.
-fn of_engine(path: &str, found: Result<Version, Unfit>) -> String {
+/// Describes a file that contains V8 or HotSpot.
+fn of_engine(path: &str, found: FoundEngine) -> String {
     let path = sanitize(path);
     let remedy = "its functions are named only if it runs with --perf-basic-prof";
     match found {
-        Ok(version) => format!("functions of JavaScript are found in V8 {version} of {path}"),
-        Err(Unfit { version, missing: None }) => format!("V8 {version} of {path} is older than V8 9: {remedy}"),
-        Err(Unfit { version, missing: Some(symbol) }) => {
+        FoundEngine::V8(version) => format!("functions of JavaScript are found in V8 {version} of {path}"),
+        FoundEngine::UnfitV8(UnfitV8 { version, missing: None }) => {
+            format!("V8 {version} of {path} is older than V8 9: {remedy}")
+        }
+        FoundEngine::UnfitV8(UnfitV8 { version, missing: Some(symbol) }) => {
             format!("V8 {version} of {path} does not export v8dbg_{symbol}: {remedy}")
+        }
+        FoundEngine::HotSpot(version) => format!("methods of Java are found in JDK {version} of {path}"),
+        FoundEngine::UnfitHotSpot(UnfitHotSpot { version, missing }) => {
+            let jdk = if version > 0 { format!("JDK {version}") } else { "the JVM".to_owned() };
+            format!("{jdk} of {path} does not describe {missing}: its methods are named only after jcmd PID Compiler.perfmap")
         }
     }
 }
@@ -178,16 +185,25 @@ pub(super) fn of_unread(unread: &Unread) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collector::V8Version;
 
     #[test]
     fn a_version_of_v8_is_told_or_what_it_lacks() {
-        let version = Version { major: 12, minor: 4, build: 254 };
-        assert_eq!(of_engine("/bin/node", Ok(version)), "functions of JavaScript are found in V8 12.4.254 of /bin/node");
-        let unfit = |missing| of_engine("/bin/node", Err(Unfit { version, missing }));
+        let version = V8Version { major: 12, minor: 4, build: 254 };
+        assert_eq!(
+            of_engine("/bin/node", FoundEngine::V8(version)),
+            "functions of JavaScript are found in V8 12.4.254 of /bin/node"
+        );
+        let unfit = |missing| of_engine("/bin/node", FoundEngine::UnfitV8(UnfitV8 { version, missing }));
         let remedy = "its functions are named only if it runs with --perf-basic-prof";
         assert_eq!(unfit(None), format!("V8 12.4.254 of /bin/node is older than V8 9: {remedy}"));
         let lacks = format!("V8 12.4.254 of /bin/node does not export v8dbg_type_Script__SCRIPT_TYPE: {remedy}");
         assert_eq!(unfit(Some("type_Script__SCRIPT_TYPE")), lacks);
+        assert_eq!(of_engine("/a/libjvm.so", FoundEngine::HotSpot(21)), "methods of Java are found in JDK 21 of /a/libjvm.so");
+        assert_eq!(
+            of_engine("/a/libjvm.so", FoundEngine::UnfitHotSpot(UnfitHotSpot { version: 8, missing: "CodeCache._heaps" })),
+            "JDK 8 of /a/libjvm.so does not describe CodeCache._heaps: its methods are named only after jcmd PID Compiler.perfmap"
+        );
     }
 
     #[test]
@@ -195,8 +211,8 @@ mod tests {
         let counts =
             ScriptCounts { samples: 20, whole: 7, cut: 12, cut_to: (447, 4096), unreadable: 1, ..ScriptCounts::default() };
         let lines = [
-            "20 samples of programs in Python or JavaScript, 7 of them with all functions",
-            "12 samples lack their outermost functions of Python or JavaScript: after 447 to 4,096 functions there was no room or time left",
+            "20 samples of programs in Python, JavaScript or Java, 7 of them with all functions",
+            "12 samples lack their outermost functions of Python, JavaScript or Java: after 447 to 4,096 functions there was no room or time left",
             "1 samples lack Python functions: memory of the interpreter could not be read",
         ];
         assert_eq!(of_scripts(&counts), lines);

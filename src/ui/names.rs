@@ -3,6 +3,7 @@
 //! A name is scanned once from its beginning. If its brackets do not match, it stays unchanged, because any removed part could be
 //! its most telling part.
 
+mod java;
 mod script;
 
 use std::borrow::Cow;
@@ -73,6 +74,15 @@ pub(super) fn shorten(name: &str, detail: Detail) -> Cow<'_, str> {
         Detail::Last => Cow::Owned(scan.last().to_owned()),
         _ if scan.plain == name => Cow::Borrowed(name),
         _ => Cow::Owned(scan.plain),
+    }
+}
+
+/// Returns the name of a method of Java in this detail.
+pub(super) fn shorten_method(name: &str, detail: Detail) -> &str {
+    match detail {
+        Detail::Full => name,
+        Detail::Plain => java::plain(name),
+        Detail::Last => java::last(name),
     }
 }
 

@@ -5,14 +5,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::profile::{
-    Capabilities, Direction, EventStatus, Filter, FrameKind, Grouping, Label, Names, Pattern, Query, Snapshot, Target, Timestamp,
+    Capabilities, Direction, EventStatus, Filter, FrameKind, Grouping, Label, Language, Names, Pattern, Query, Snapshot, Target,
+    Timestamp,
 };
 
 use super::areas::Areas;
 use super::baseline::Compare;
 use super::keys::KeyMap;
 use super::messages::{Message, Status};
-use super::names::{Detail, shorten};
+use super::names::{Detail, shorten, shorten_method};
 use super::place::{Branch, Place};
 use super::span::Span;
 use super::theme::Theme;
@@ -165,6 +166,7 @@ impl Scene {
     pub(in crate::ui) fn shown_name<'a>(&self, label: &'a Label) -> Cow<'a, str> {
         match label.kind {
             FrameKind::User | FrameKind::Inlined | FrameKind::Jit => shorten(&label.name, self.detail),
+            FrameKind::Script(Language::Java) => Cow::Borrowed(shorten_method(&label.name, self.detail)),
             FrameKind::Script(_) | FrameKind::Process | FrameKind::Kernel | FrameKind::Unknown => Cow::Borrowed(&label.name),
         }
     }

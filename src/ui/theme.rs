@@ -90,6 +90,7 @@ fn sixteen(palette: Palette, kind: FrameKind, second: bool) -> Color {
         FrameKind::Jit if palette == Palette::ColourBlind => (Color::Magenta, Color::LightMagenta),
         FrameKind::Script(Language::Python) if palette == Palette::ColourBlind => (Color::LightRed, Color::Red),
         FrameKind::Script(Language::JavaScript) if palette == Palette::ColourBlind => (Color::LightGreen, Color::Green),
+        FrameKind::Script(Language::Java) if palette == Palette::ColourBlind => (Color::Cyan, Color::LightCyan),
         FrameKind::Inlined if palette == Palette::ColourBlind => (Color::LightYellow, Color::Yellow),
         FrameKind::Process => (Color::Gray, Color::White),
         FrameKind::User => (Color::Yellow, Color::LightYellow),
@@ -98,6 +99,7 @@ fn sixteen(palette: Palette, kind: FrameKind, second: bool) -> Color {
         FrameKind::Jit => (Color::Green, Color::LightGreen),
         FrameKind::Script(Language::Python) => (Color::Magenta, Color::LightMagenta),
         FrameKind::Script(Language::JavaScript) => (Color::LightBlue, Color::LightCyan),
+        FrameKind::Script(Language::Java) => (Color::LightGreen, Color::Green),
         FrameKind::Unknown => (Color::Gray, Color::White),
     };
     if second { b } else { a }

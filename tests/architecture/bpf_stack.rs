@@ -1,4 +1,4 @@
-//! Measures how much BPF stack our programs need at most.
+//! Measures how much BPF stack our programs need at most, and how deep their calls are.
 //!
 //! A program and the functions that it calls have 512 bytes together. The kernel rounds the stack of each function up: to 32 bytes in
 //! 6.1, to 16 bytes in later versions. On arm64 there is none left to spare, and only `make test-vm` loads programs there. So this test
@@ -11,6 +11,8 @@ use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget, SectionIndex
 
 /// `MAX_BPF_STACK`: bytes of a program and all the functions it calls.
 const MOST: usize = 512;
+/// `MAX_CALL_FRAMES`: functions that run inside each other. Beyond that, loading fails with E2BIG.
+const MOST_CALLS: usize = 8;
 /// 6.1 rounds the stack of a function up to a multiple of this.
 const ROUNDED_TO: usize = 32;
 /// Bytes of an instruction.
@@ -144,6 +146,13 @@ fn deepest(functions: &BTreeMap<Start, Function>, at: Start) -> (usize, String) 
     (own + below.0, format!("{} {own}, {}", function.name, below.1))
 }
 
+/// Returns the most functions that run inside each other from this one on, and their names.
+fn longest(functions: &BTreeMap<Start, Function>, at: Start) -> (usize, String) {
+    let function = functions.get(&at).unwrap_or_else(|| panic!("no function begins at {at:?}"));
+    let below = function.calls.iter().map(|called| longest(functions, *called)).max().unwrap_or_default();
+    (below.0 + 1, format!("{}, {}", function.name, below.1))
+}
+
 #[test]
 fn our_programs_have_enough_stack_on_each_architecture() {
     let objects: [(&str, &[u8]); 2] = [
@@ -160,5 +169,9 @@ fn our_programs_have_enough_stack_on_each_architecture() {
             "{bytes} bytes of BPF stack are needed on {architecture}, 512 is the limit: {way}\n\
              move words that live across calls to struct cpu_state",
         );
+        let (calls, way) = functions.keys().map(|start| longest(&functions, *start)).max().unwrap();
+        eprintln!("{architecture}: {calls} calls: {way}");
+        assert!(calls > 5, "{calls} calls on {architecture}: this test no longer finds the calls");
+        assert!(calls <= MOST_CALLS, "{calls} functions call each other on {architecture}, {MOST_CALLS} are allowed: {way}");
     }
 }

@@ -164,7 +164,7 @@ fn so_it_does_with_callers_at_the_top() {
 }
 
 /// The kinds of a picture in which each kind has one box; the last one is too narrow for a name.
-const KINDS: [FrameKind; 8] = [
+const KINDS: [FrameKind; 9] = [
     FrameKind::Process,
     FrameKind::User,
     FrameKind::Kernel,
@@ -172,6 +172,7 @@ const KINDS: [FrameKind; 8] = [
     FrameKind::Jit,
     FrameKind::Script(Language::Python),
     FrameKind::Script(Language::JavaScript),
+    FrameKind::Script(Language::Java),
     FrameKind::Unknown,
 ];
 
@@ -184,7 +185,7 @@ fn boxes_have_the_colours_of_the_palette_on_light_and_dark_ground_and_the_legend
     for (number, kind) in KINDS.into_iter().enumerate() {
         // In alphabetical order. The last box has 4 of 1,000 samples: 4.8 pixels.
         let node = builder.child(CallTree::ROOT, labels.intern(&format!("{number}"), "", kind));
-        builder.add(node, if number + 1 == KINDS.len() { 4 } else { 142 });
+        builder.add(node, if number + 1 == KINDS.len() { 4 } else { 124 });
     }
     let tree = builder.finish();
     for palette in [Palette::Standard, Palette::ColourBlind] {
@@ -223,7 +224,7 @@ fn boxes_have_the_colours_of_the_palette_on_light_and_dark_ground_and_the_legend
                 let expected = palette.frame(dark, label).in_steps().rgb();
                 // Without scripts the picture has its usual width. The right end of a box has no name.
                 let scale = (if scripts { WIDTH as f64 - 20.0 } else { 1180.0 }) / 1000.0;
-                let end = if number + 1 == KINDS.len() { 1000.0 } else { 142.0 * (number + 1) as f64 };
+                let end = if number + 1 == KINDS.len() { 1000.0 } else { 124.0 * (number + 1) as f64 };
                 let found = seen.at(10.0 + end * scale - 2.5, row + 7.0);
                 assert_eq!(found, expected, "{kind:?}, dark: {dark}, {}, {palette:?}", file.display());
             }

@@ -123,6 +123,7 @@ fn share(maps: &mut OpenProbesMaps<'_>, shared: &SharedMaps, own: Option<&OwnMap
     reuse(&mut maps.stack_dumps, &shared.stack_dumps)?;
     reuse(&mut maps.targets, &shared.targets)?;
     reuse(&mut maps.runtimes, &shared.runtimes)?;
+    reuse(&mut maps.jvms, &shared.jvms)?;
     reuse(&mut maps.moved, &shared.moved)?;
     reuse(&mut maps.segments, &shared.segments)?;
     reuse(&mut maps.objects, &shared.objects)?;

@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use super::interpreter::{self, CodeKey};
+use super::jvm_memory::{self, Found, Jvm};
 use super::v8_memory::{self, Asked, Calls};
 use crate::locks::lock;
 use crate::runtimes::python::{self, Layout};
-use crate::runtimes::v8;
+use crate::runtimes::{hotspot, v8};
 
 /// The runtime of functions, and where fields are in its objects.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,6 +16,8 @@ pub(crate) enum Runtime {
     Python(Box<Layout>),
     /// V8.
     JavaScript(Arc<v8::Layout>, HeapOfProcess),
+    /// HotSpot.
+    Java(Arc<Jvm>),
 }
 
 /// The known sources and codes of a process. A worker uses them to read functions.
@@ -45,6 +48,10 @@ pub(crate) enum Code {
     Python(python::Code),
     /// Of JavaScript.
     JavaScript(v8::Function),
+    /// A method of Java.
+    Java(hotspot::Method),
+    /// Code of a JVM that is no method's: its name.
+    Stub(String),
 }
 
 impl Code {
@@ -53,6 +60,8 @@ impl Code {
         match self {
             Code::Python(code) => code.size(),
             Code::JavaScript(function) => function.size(),
+            Code::Java(method) => method.size(),
+            Code::Stub(name) => name.len(),
         }
     }
 
@@ -63,11 +72,13 @@ impl Code {
 
     /// Returns the path of its file, if it is in one.
     pub(super) fn file(&self) -> Option<&str> {
-        let file = match self {
+        let file: &str = match self {
             Code::Python(code) => &code.file,
             Code::JavaScript(function) => &function.file,
+            Code::Java(method) => &method.file,
+            Code::Stub(_) => "",
         };
-        Some(&**file).filter(|file| !file.is_empty())
+        Some(file).filter(|file| !file.is_empty())
     }
 }
 
@@ -83,6 +94,14 @@ pub(super) fn read(tgid: u32, runtime: &Runtime, wanted: &[Asked]) -> FunctionsR
             let (functions, calls) = v8_memory::functions(tgid, layout, &mut lock(known), wanted);
             let functions = functions.into_iter().map(|(key, function)| (key, function.map(Code::JavaScript)));
             FunctionsRead { functions: functions.collect(), calls }
+        }
+        Runtime::Java(jvm) => {
+            let (found, calls) = jvm_memory::functions(tgid, jvm, wanted);
+            let code = |found| match found {
+                Found::Method(method) => Code::Java(method),
+                Found::Stub(name) => Code::Stub(name),
+            };
+            FunctionsRead { functions: found.into_iter().map(|(key, found)| (key, found.map(code))).collect(), calls }
         }
     }
 }

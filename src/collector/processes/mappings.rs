@@ -14,7 +14,7 @@ use super::mapped_build_id::Missing;
 use crate::collector::wire::perf_records::Identity;
 use crate::object::open::own_files;
 use crate::profile::{BuildId, FileNamespace, ObjectId, UserId};
-use crate::runtimes::v8::{Layout, Unfit};
+use crate::runtimes::{hotspot, v8};
 
 /// Most executable mappings that are kept for one process: the kernel's default of `vm.max_map_count`. More can only appear when
 /// mappings were removed, which perf does not report.
@@ -44,7 +44,7 @@ pub(crate) struct File {
     pub(crate) objects: ObjectsOfFile,
     /// Its build id, if the kernel reported only device and inode.
     pub(crate) build_id: BuildIdOf,
-    /// Whether it contains V8, as processes of each owner show. A user can change the memory of his processes, and root of a container can mount
+    /// Whether it contains V8 or HotSpot, as processes of each owner show. A user can change the memory of his processes, and root of a container can mount
     /// another file with the same path and build id.
     engines: FxHashMap<Whose, Engine>,
     /// The user who is charged for it.
@@ -52,7 +52,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Whether it contains V8, as processes of an owner show.
+    /// Whether it contains V8 or HotSpot, as processes of an owner show.
     pub(super) fn engine(&self, whose: Whose) -> Engine {
         self.engines.get(&whose).cloned().unwrap_or_default()
     }
@@ -82,10 +82,10 @@ impl File {
 
 /// Most owners of answers about one file and V8.
 const MAX_ENGINES: usize = 64;
-/// Least bytes of code that are mapped of a file with V8. Node.js has 27 MB of code, and about half of it is V8's.
+/// Least bytes of code that are mapped of a file with V8 or HotSpot. Node.js has 27 MB of code, and about half of it is V8's; libjvm.so has 12.
 const LEAST_CODE: u64 = 8 << 20;
 
-/// Whether a file contains V8.
+/// Whether a file contains V8 or HotSpot.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) enum Engine {
     /// It was not read, or could not be read.
@@ -95,10 +95,14 @@ pub(crate) enum Engine {
     Asked,
     /// It does not.
     None,
-    /// It does, but does not export what flametop needs.
-    Unfit(Unfit),
-    /// It does.
-    V8(Arc<Layout>),
+    /// It contains V8, but does not export what flametop needs.
+    UnfitV8(v8::Unfit),
+    /// It contains V8.
+    V8(Arc<v8::Layout>),
+    /// It contains HotSpot, whose tables lack what flametop needs.
+    UnfitHotSpot(hotspot::Unfit),
+    /// It contains HotSpot. The addresses are those of a process that has mapped its code at 0.
+    HotSpot(Arc<hotspot::Layout>),
 }
 
 /// Returns the bytes that a file takes: its entry, its entry in the index, and its path.

@@ -31,16 +31,18 @@ use rustix::process::Pid;
 
 use super::functions::{self, FunctionsRead, Runtime};
 use super::interpreter::{self, Interpreter, MappedPart, Places};
+use super::jvm_memory::Jvm;
 use super::mapped_build_id::{self, Missing};
 use super::mappings::{Engine, FileIndex};
 use super::moved_file::{self, MovedText};
 use super::proc::{self, MappedList};
 use super::v8_memory::Asked;
-use super::{process_memory, v8_memory};
+use super::{engine_files, jvm_memory, process_memory};
 use crate::cpu_time;
 use crate::locks;
 use crate::privileges;
 use crate::profile::{BuildId, FileNamespace, Tgid, UserId};
+use crate::runtimes::hotspot;
 
 /// Number of workers. A question takes a few system calls; with two workers, one slow process does not delay the next.
 const WORKERS: usize = 2;
@@ -76,8 +78,10 @@ pub(crate) enum What {
     Moved(Range<u64>),
     /// Nothing; but the code at this address is in memory afterwards.
     Code(u64),
-    /// Whether this file that it has mapped contains V8. The answer counts for the processes of its user that see the same files.
+    /// Whether this file that it has mapped contains V8 or HotSpot. The answer counts for the processes of its user that see the same files.
     Engine(FileIndex, FileNamespace, Box<MappedPart>),
+    /// Where its JVM has code. The JVM's file is mapped at this address.
+    CodeHeaps(Arc<hotspot::Layout>, u64),
     /// Functions of a runtime.
     Functions(Runtime, Vec<Asked>),
 }
@@ -112,6 +116,8 @@ pub(crate) enum Reply {
     Code,
     /// The result of [`v8_memory::of_file`]. `None`: the file could not be read.
     Engine(Engine),
+    /// `None`: the JVM has none yet.
+    CodeHeaps(Option<Box<Jvm>>),
     /// The functions that were read.
     Functions(FunctionsRead),
 }
@@ -438,7 +444,8 @@ fn read(question: &Question) -> Reply {
             process_memory::bring_into_memory(tgid, *address);
             Reply::Code
         }
-        What::Engine(_, _, part) => Reply::Engine(v8_memory::of_file(question.user, Tgid(tgid), part)),
+        What::Engine(_, _, part) => Reply::Engine(engine_files::of_file(question.user, Tgid(tgid), part)),
+        What::CodeHeaps(layout, start) => Reply::CodeHeaps(jvm_memory::of_process(tgid, layout, *start).map(Box::new)),
         What::Functions(runtime, wanted) => Reply::Functions(functions::read(tgid, runtime, wanted)),
     }
 }

@@ -127,7 +127,7 @@ impl ProcessTable {
         if has_interpreter(&mappings) && !has_interpreter(&state.mappings) {
             state.scripts.look_again();
         }
-        state.scripts.looks_for_engine = state.scripts.engine.is_none();
+        state.scripts.looks_for_engine = !state.scripts.has_engine();
         state.frames.clear();
         state.mappings = mappings;
         state.known = Known::Yes;
@@ -168,6 +168,7 @@ impl ProcessTable {
                 What::Engine(file, namespace, part) => {
                     self.files.told_engine(file, &part.mapped.path, (namespace, question.user), Engine::Unknown);
                 }
+                What::CodeHeaps(..) => state.scripts.jvm.not_asked(),
                 What::Moved(range) => self.moved_not_asked(question.tgid, &range),
                 What::Functions(..) => state.scripts.asked.clear(),
             }
@@ -178,8 +179,9 @@ impl ProcessTable {
     /// Applies an answer.
     pub(crate) fn apply_answer(&mut self, answer: Answer) {
         let Answer { question: Question { tgid, life, what, user }, found, time, cpu } = answer;
-        // Lines are counted in scripts of up to 16 MB, and code is searched for. Root of a container pays for that, too: he is the user root.
-        let is_dear = matches!(what, What::Functions(Runtime::JavaScript(..), _));
+        // Lines are counted in scripts of up to 16 MB, code is searched for, and an instruction of Java may have 64 methods. Root of a container pays
+        // for that, too: he is the user root.
+        let is_dear = matches!(what, What::Functions(Runtime::JavaScript(..) | Runtime::Java(_), _));
         if is_dear || user != UserId(0) && cpu >= PROMPT {
             self.reads.charge(user, (cpu.as_micros() / CPU_OF_A_READ.as_micros()) as usize, time);
         }
@@ -189,9 +191,8 @@ impl ProcessTable {
         if let (What::Engine(file, namespace, part), Reply::Engine(found)) = (&what, &found) {
             self.files.told_engine(*file, &part.mapped.path, (*namespace, user), found.clone());
             if *found == Engine::Unknown {
-                // This process is not asked about it again.
                 let state = self.states.get_mut(&tgid).filter(|state| state.life == life);
-                state.into_iter().for_each(|state| state.scripts.looks_for_engine = false);
+                state.into_iter().for_each(|state| state.scripts.looks_for_engine &= state.scripts.engine_pauses.begin(time));
             }
             return self.want_engine(tgid, time);
         }
@@ -200,6 +201,7 @@ impl ProcessTable {
             Reply::Mappings(Some(list)) if known != Known::Yes => self.read_mappings(tgid, list, time),
             Reply::Mappings(None) if known != Known::Yes => self.is_gone_unread(tgid),
             Reply::Mappings(_) | Reply::BuildId(_) | Reply::Code | Reply::Engine(_) => {}
+            Reply::CodeHeaps(found) => self.told_jvm(tgid, found.map(|found| *found)),
             Reply::Interpreter(found) => self.told_interpreter(tgid, found.map(|found| *found)),
             Reply::Moved(found) => {
                 if let What::Moved(range) = what {

@@ -252,9 +252,9 @@ impl Place<'_> {
                 None => return NewFrame::Later,
             },
         };
-        // Functions of V8 replace the frames of their code: it is named only where they do not.
+        // Functions of V8 and of a JVM replace the frames of their code: it is named only where they do not.
         let is_named = match frame {
-            Frame::Process { .. } if self.state.scripts.engine.is_some() => false,
+            Frame::Process { .. } if self.state.scripts.has_engine() => false,
             frame => frame.object() != ObjectId::ANONYMOUS,
         };
         let (frame, new) = self.names.intern_frame(frame);

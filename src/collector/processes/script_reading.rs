@@ -94,13 +94,13 @@ impl ProcessTable {
     /// Tells BPF the runtimes of a process. If there is no room for them, the process has none.
     pub(super) fn tell_runtime(&mut self, tgid: u32) {
         let Some(state) = self.states.get_mut(&tgid) else { return };
-        match state.scripts.entry() {
-            Some(runtime) if self.runtimes.add(tgid, state.user, runtime) => {}
-            Some(_) => {
-                state.scripts = Scripts::default();
-                self.reads.counts.processes_refused += 1;
-            }
-            None => self.runtimes.remove(tgid),
+        let Some(runtime) = state.scripts.entry() else { return self.runtimes.remove(tgid) };
+        let jvm = state.scripts.jvm.runs().map(|jvm| jvm.bytes);
+        let has_room = jvm.is_none_or(|jvm| self.jvms.add(tgid, state.user, jvm)) && self.runtimes.add(tgid, state.user, runtime);
+        if !has_room {
+            self.jvms.remove(tgid);
+            state.scripts = Scripts::default();
+            self.reads.counts.processes_refused += 1;
         }
     }
 

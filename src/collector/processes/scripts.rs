@@ -8,11 +8,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::functions::{Code, HeapOfProcess};
 use super::interpreter::CodeKey;
+use super::jvms::JvmOfProcess;
 use super::kernel_entries::KernelEntries;
+use super::pauses::Pauses;
 use super::v8_memory::{Asked, Calls};
 use crate::collector::wire::records::UserFrame;
-use crate::collector::wire::script::{Script, ScriptEnd, ScriptFrame};
+use crate::collector::wire::script::{Of, Script, ScriptEnd, ScriptFrame};
 use crate::profile::{Begin, FrameId, FrameKind, LabelId, Language, Names, UserId};
+use crate::runtimes::hotspot::{self, JvmBytes};
 use crate::runtimes::python::Layout;
 use crate::runtimes::{RuntimeBytes, v8};
 
@@ -140,6 +143,7 @@ pub(super) enum Function {
 /// A function that runs in a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Running {
+    pub(super) of: Of,
     pub(super) function: ScriptFrame,
     /// Its instruction, if the function's code was compiled. Otherwise 0.
     pub(super) address: u64,
@@ -149,11 +153,16 @@ impl Running {
     /// In a frame of compiled code, nothing tells the instruction of an interpreter.
     pub(super) fn compiled(function: ScriptFrame, frame: UserFrame) -> Running {
         let address = frame.address.saturating_sub(u64::from(frame.is_return));
-        Running { function: ScriptFrame { instruction: 0, ..function }, address }
+        Running { of: Of::Function, function: ScriptFrame { instruction: 0, ..function }, address }
     }
 
     pub(super) fn interpreted(function: ScriptFrame) -> Running {
-        Running { function, address: 0 }
+        Running { of: Of::Function, function, address: 0 }
+    }
+
+    /// Code of a JVM that runs in a frame. Its lines are known at return addresses.
+    pub(super) fn in_jvm(of: Of, function: ScriptFrame, frame: UserFrame) -> Running {
+        Running { of, function, address: if of == Of::Compiled { frame.address } else { 0 } }
     }
 
     pub(super) fn key(self) -> CodeKey {
@@ -245,8 +254,12 @@ pub(crate) struct Scripts {
     pub(super) engine: Option<(Arc<v8::Layout>, Arc<str>)>,
     /// Speeds up reading its functions.
     pub(super) heap: HeapOfProcess,
-    /// Whether a file that it maps may contain V8, and was not read.
+    /// Its JVM.
+    pub(super) jvm: JvmOfProcess,
+    /// Whether a file that it maps may contain V8 or HotSpot, and was not read.
     pub(super) looks_for_engine: bool,
+    /// When such a file is read again whose data were not there: the process began, or was gone.
+    pub(super) engine_pauses: Pauses,
     /// Its functions. Copies of the process share them until one copy adds a function.
     pub(super) functions: Arc<Functions>,
     /// The frames of its functions.
@@ -259,8 +272,8 @@ pub(crate) struct Scripts {
     pub(super) serving: FxHashMap<FrameId, FrameId>,
     /// Functions in the question that is not answered yet.
     pub(super) asked: FxHashSet<Asked>,
-    /// Functions for the next question, of Python and of JavaScript.
-    pub(super) next_asked: [FxHashSet<Asked>; 2],
+    /// Functions for the next question: of Python, of JavaScript and of Java.
+    pub(super) next_asked: [FxHashSet<Asked>; 3],
     /// Readings so far, whether one is under way, and when the next one is due. `u64::MAX`: not before a file is mapped.
     pub(super) readings: u32,
     pub(super) is_reading: bool,
@@ -270,6 +283,11 @@ pub(crate) struct Scripts {
 }
 
 impl Scripts {
+    /// Whether the process has V8 or a JVM.
+    pub(super) fn has_engine(&self) -> bool {
+        self.engine.is_some() || self.jvm.is_some()
+    }
+
     /// Starts the readings again, because a file was mapped that may contain an interpreter.
     pub(super) fn look_again(&mut self) {
         (self.readings, self.next) = (0, 0);
@@ -308,14 +326,25 @@ impl Scripts {
                 let place = instruction.checked_sub(1).zip(self.engine.as_ref()).map(|(word, (layout, _))| layout.place_of(word));
                 place.and_then(|place| function.lines.line(place)).or(Some(function.first_line))
             }
+            Code::Java(method) => {
+                let place = instruction.checked_sub(1).and_then(|place| u16::try_from(place).ok());
+                place.and_then(|place| method.lines.line(place)).or_else(|| method.lines.first())
+            }
+            Code::Stub(_) => None,
         }
     }
 
     /// Returns the entry in the map `runtimes`.
     pub(super) fn entry(&self) -> Option<RuntimeBytes> {
-        let Some((engine, _)) = &self.engine else { return self.runtime };
+        let jvm = self.jvm.runs();
+        if self.engine.is_none() && jvm.is_none() {
+            return self.runtime;
+        }
         let mut entry = self.runtime.unwrap_or([0; size_of::<RuntimeBytes>()]);
-        engine.add_to(&mut entry);
+        self.engine.iter().for_each(|(engine, _)| engine.add_to(&mut entry));
+        if jvm.is_some() {
+            hotspot::add_to(&mut entry);
+        }
         Some(entry)
     }
 
@@ -342,7 +371,8 @@ impl Scripts {
         let is_known = self.places.get(&running).is_some();
         let calls = self.calls.get(&(key, running.address)).filter(|_| !is_known);
         let instruction = Some((key, running.address)).filter(|_| !is_known && running.address > 0 && calls.is_none());
-        let own = Some(key).filter(|_| !is_known && calls.is_none());
+        // The address of compiled code of a JVM is no method's.
+        let own = Some(key).filter(|_| !is_known && calls.is_none() && running.of != Of::Compiled);
         let functions = own.into_iter().chain(calls.into_iter().flatten().map(|(key, _)| *key));
         functions.filter(|key| !self.functions.contains(key)).map(|key| (key, 0)).chain(instruction)
     }
@@ -371,12 +401,27 @@ pub(super) const MAX_RUNTIMES: usize = 4096;
 /// The processes in the map `runtimes`.
 pub(crate) type Runtimes = KernelEntries<u32, RuntimeBytes>;
 
+/// Entries of the map `jvms`: `MAX_JVMS` of bpf/record.h.
+pub(super) const MAX_JVMS: usize = 1024;
+
+/// The processes in the map `jvms`.
+pub(crate) type Jvms = KernelEntries<u32, JvmBytes>;
+
 /// Returns the label of a function: its name, its file, and where it begins. File, line and column distinguish functions with the same name: minified
 /// code has thousands in a line.
 pub(super) fn label_of(names: &Names, user: UserId, code: &Code) -> LabelId {
     let (name, line, column, language) = match code {
         Code::Python(code) => (&code.name, code.first_line, None, Language::Python),
         Code::JavaScript(function) => (&function.name, function.first_line, Some(function.first_column), Language::JavaScript),
+        Code::Java(method) => {
+            let name = format!("{}.{}{}", method.class, method.name, method.parameters);
+            let begin = Begin { file: &method.file, line: method.lines.first().unwrap_or(0), column: None };
+            let begin = if method.file.is_empty() { String::new() } else { begin.to_string() };
+            return names.labels.intern_for(user, &name, &begin, FrameKind::Script(Language::Java));
+        }
+        Code::Stub(name) => {
+            return names.labels.intern_for(user, &format!("[jvm {name}]"), "", FrameKind::Script(Language::Java));
+        }
     };
     let file = code.file().unwrap_or_default();
     let is_known = language != Language::JavaScript || !file.is_empty() && line > 0;

@@ -7,7 +7,7 @@ use super::moved::file_range;
 use super::resolve::{Owner, Place, UserPart, request};
 use super::scripts::{self, Function, MAX_PLACES, Running, gone, label_of, missing};
 use crate::collector::wire::records::{Record, UserFrame};
-use crate::collector::wire::script::{Part, Role, Script, ScriptFrame};
+use crate::collector::wire::script::{Of, Part, Role, Script, ScriptFrame};
 use crate::profile::{Frame, FrameId, Language, NameRequest, Object, ObjectId, ObjectKind, UserEnd};
 
 /// The frames of the functions that run in a frame. If not all of them were read, because the user had no reads left or the sample could not wait,
@@ -58,7 +58,7 @@ impl UserPart<'_> {
                     if is_caller && matches!(self.place.names.frames.get(native), Some(Frame::Process { .. })) {
                         continue;
                     }
-                    let function = in_frames.next_if(|(number, _)| *number == depth).map(|(_, function)| function);
+                    let function = in_frames.next_if(|(number, ..)| *number == depth).map(|(_, of, function)| (of, function));
                     // V8's code may run a function that is not known.
                     let is_known = function.is_some() || self.end != UserEnd::Functions;
                     if serving.contains(&index) || is_known && is_caller_guessed(depth) && self.place.is_of_engine(native) {
@@ -73,12 +73,15 @@ impl UserPart<'_> {
 
     /// Adds a native frame and the function of JavaScript that runs in it. Code made at run time is the function itself. Other code of V8 runs
     /// the function.
-    fn frame_of_engine(&mut self, native: FrameId, frame: UserFrame, function: Option<ScriptFrame>) {
+    fn frame_of_engine(&mut self, native: FrameId, frame: UserFrame, function: Option<(Of, ScriptFrame)>) {
         let kind = self.place.names.frames.get(native);
         let is_made = matches!(kind, Some(Frame::Process { .. }));
-        let Some(function) = function.filter(|_| is_made || matches!(kind, Some(Frame::Interpreter { .. }))) else {
+        let Some((of, function)) = function.filter(|_| is_made || matches!(kind, Some(Frame::Interpreter { .. }))) else {
             return self.push_native(native, frame.address);
         };
+        if of != Of::Function {
+            return self.functions(Running::in_jvm(of, function, frame), Language::Java);
+        }
         if !is_made {
             self.frames.push(native);
         }
@@ -91,7 +94,7 @@ impl UserPart<'_> {
         self.frames.push(native);
         let Place { state, names, owner, .. } = &mut self.place;
         let is_made = || matches!(names.frames.get(native), Some(Frame::Process { object, .. }) if object != ObjectId::ANONYMOUS);
-        if state.scripts.engine.is_none() || state.scripts.serving.contains_key(&native) || !is_made() {
+        if !state.scripts.has_engine() || state.scripts.serving.contains_key(&native) || !is_made() {
             return;
         }
         let mapping = state.mappings.find(address).map_or(0..0, |mapping| file_range(&state.moved, mapping));
@@ -140,7 +143,12 @@ impl Place<'_> {
 
     /// Returns the language of functions that are missing.
     fn language(&self) -> Language {
-        if self.state.scripts.layout.is_some() { Language::Python } else { Language::JavaScript }
+        let scripts = &self.state.scripts;
+        match (&scripts.layout, &scripts.engine) {
+            (Some(_), _) => Language::Python,
+            (_, Some(_)) => Language::JavaScript,
+            (None, None) => Language::Java,
+        }
     }
 
     /// Returns the frames of the functions that run in a frame, at their lines.

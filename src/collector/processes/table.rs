@@ -27,7 +27,7 @@ use super::parked::Parking;
 use super::proc;
 use super::reader::{Answer, ProcessReader, Question, What};
 use super::remapped::Remapped;
-use super::scripts::{FunctionReads, MAX_RUNTIMES, Runtimes};
+use super::scripts::{FunctionReads, Jvms, MAX_JVMS, MAX_RUNTIMES, Runtimes};
 use super::state::{Known, ProcessState, UNKNOWN_USER};
 use crate::collector::wire::perf_records::{Event, Timed, comm_bytes};
 use crate::collector::wire::records::{COMM_LENGTH, Record, UserFrame, comm_text};
@@ -100,6 +100,8 @@ pub(crate) struct ProcessTable {
     pub(super) heirs: Vec<(u32, u64)>,
     /// Processes with interpreters that BPF knows.
     pub(crate) runtimes: Runtimes,
+    /// The JVMs among them.
+    pub(crate) jvms: Jvms,
     pub(super) reads: FunctionReads,
     /// Anonymous memory whose code BPF knows.
     pub(crate) moved: MovedEntries,
@@ -142,6 +144,7 @@ impl ProcessTable {
             early: Vec::new(),
             heirs: Vec::new(),
             runtimes: Runtimes::new(MAX_RUNTIMES),
+            jvms: Jvms::new(MAX_JVMS),
             reads: FunctionReads::default(),
             moved: MovedEntries::new(MAX_ENTRIES),
         }
@@ -229,7 +232,7 @@ impl ProcessTable {
         if self.files.get_mut(mapping.file).is_some_and(|file| may_be_interpreter(&file.path)) {
             state.scripts.look_again();
         }
-        if mapping.may_hold_engine() && state.scripts.engine.is_none() {
+        if mapping.may_hold_engine() && !state.scripts.has_engine() {
             state.scripts.looks_for_engine = true;
         }
         if is_changed {
@@ -257,6 +260,7 @@ impl ProcessTable {
         let user = before.map(|state| state.user).filter(|user| *user != UserId(0)).unwrap_or(UNKNOWN_USER);
         let state = ProcessState { known: Known::Yes, read_at: time, user, sampled, ..self.begin(comm) };
         self.runtimes.remove(tgid);
+        self.jvms.remove(tgid);
         self.drop_moved(tgid);
         self.states.insert(tgid, Box::new(state));
         let mut process = self.shared.entry(Tgid(tgid)).or_insert_with(unknown_process);
@@ -336,6 +340,7 @@ impl ProcessTable {
         let Some(state) = self.states.get_mut(&tgid) else { return };
         state.exited = Some(time);
         self.runtimes.remove(tgid);
+        self.jvms.remove(tgid);
         self.drop_moved(tgid);
         if let Some(mut process) = self.shared.get_mut(&Tgid(tgid)) {
             process.exited = Some(Timestamp(time));
@@ -391,6 +396,7 @@ impl ProcessTable {
             self.want_mappings(tgid);
             self.want_interpreter(tgid, record.time);
             self.want_engine(tgid, record.time);
+            self.want_jvm(tgid, record.time);
         }
         self.want_command_line(tgid);
         // Idle tasks are all of process 0, and each has its CPU's name.

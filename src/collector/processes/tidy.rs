@@ -123,6 +123,7 @@ impl ProcessTable {
         let states = &self.states;
         let is_there = |tgid: u32| states.get(&tgid).is_some_and(|state| state.exited.is_none());
         self.runtimes.retain(is_there);
+        self.jvms.retain(is_there);
         self.moved.retain(|(tgid, _)| is_there(tgid));
         self.cut_command_lines();
     }

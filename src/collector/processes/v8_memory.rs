@@ -1,34 +1,8 @@
-//! Reads V8's numbers and functions from files and memory of processes, on the threads of [`reader`](super::reader).
+//! Reads functions of V8 from memory of processes, on the threads of [`reader`](super::reader).
 
-use std::sync::Arc;
-
-use super::interpreter::{CodeKey, MappedImage, MappedPart};
-use super::mappings::Engine;
+use super::interpreter::CodeKey;
 use super::process_memory::ProcessMemory;
-use crate::profile::{Tgid, UserId};
-use crate::runtimes::Memory;
 use crate::runtimes::v8::{Function, Known, Layout, Reader};
-
-/// Finds out whether a mapped file contains V8, and reads the numbers that its symbols lead to. May wait for the file.
-pub(super) fn of_file(user: UserId, tgid: Tgid, part: &MappedPart) -> Engine {
-    read_file(user, tgid, part).unwrap_or(Engine::Unknown)
-}
-
-fn read_file(user: UserId, tgid: Tgid, part: &MappedPart) -> Option<Engine> {
-    let file = MappedImage::read(user, tgid, part)?;
-    let [major, ..] = Layout::SYMBOLS;
-    // Nearly all files end here.
-    let [Some(major)] = file.addresses_of([major])? else { return Some(Engine::None) };
-    let found = file.addresses_of(Layout::SYMBOLS)?;
-    let memory = ProcessMemory::open(tgid.0)?;
-    // If the process is gone, it says nothing of the file.
-    memory.u32(major)?;
-    let layout = Layout::of(|name| {
-        let at = Layout::SYMBOLS.iter().position(|symbol| *symbol == name)?;
-        memory.u32((*found.get(at)?)?).map(u32::cast_signed)
-    });
-    Some(layout.map_or_else(Engine::Unfit, |layout| Engine::V8(Arc::new(layout))))
-}
 
 /// A question about a function. With the address of an instruction of its compiled code: which functions run there? With 0: what is it?
 pub(crate) type Asked = (CodeKey, u64);

@@ -1,5 +1,7 @@
 //! Asks for the functions of samples.
 
+use std::sync::Arc;
+
 use super::functions::Runtime;
 use super::mappings::{FileIndex, Mappings};
 use super::reader::{Question, What};
@@ -7,7 +9,7 @@ use super::scripts::{FunctionReads, MAX_ASKED, Running};
 use super::state::ProcessState;
 use super::v8_memory::Asked;
 use crate::collector::wire::records::Record;
-use crate::collector::wire::script::Script;
+use crate::collector::wire::script::{Of, Script};
 
 /// Questions about instructions that count as one read of a function. (`a_false_engine…` of `tests/attack/names.rs` measures the cost of a
 /// hostile program.)
@@ -24,14 +26,17 @@ pub(super) fn knows_functions(
     let (scripts, mappings) = (&mut state.scripts, &state.mappings);
     scripts.forget_old_calls(now);
     let of_chains = script.functions().map(Running::interpreted).flat_map(|running| scripts.unknown(running));
-    let in_frames = running(mappings, record, script).flat_map(|running| scripts.unknown(running));
-    let (of_chains, in_frames): (Vec<Asked>, Vec<Asked>) = (of_chains.collect(), in_frames.collect());
-    if of_chains.is_empty() && in_frames.is_empty() {
+    let in_frames = |is_wanted: fn(Of) -> bool| {
+        let running = running(mappings, record, script).filter(move |running| is_wanted(running.of));
+        running.flat_map(|running| scripts.unknown(running)).collect::<Vec<Asked>>()
+    };
+    let unknown = [of_chains.collect(), in_frames(|of| of == Of::Function), in_frames(|of| of != Of::Function)];
+    if unknown.iter().all(Vec::is_empty) {
         return true;
     }
     // One question at a time. Its answer brings this sample back here. The next question is about the functions of all samples that wait.
     if !scripts.asked.is_empty() {
-        for (next, asked) in scripts.next_asked.iter_mut().zip([of_chains, in_frames]) {
+        for (next, asked) in scripts.next_asked.iter_mut().zip(unknown) {
             let room = MAX_ASKED.saturating_sub(next.len());
             next.extend(asked.into_iter().take(room));
         }
@@ -42,15 +47,14 @@ pub(super) fn knows_functions(
         return true;
     }
     // Functions of one runtime at a time.
-    let (runtime, mut unknown, of_others) = match (scripts.layout, scripts.engine.clone()) {
-        (Some(layout), _) if !of_chains.is_empty() => {
-            (Runtime::Python(Box::new(layout)), of_chains, std::mem::take(&mut scripts.next_asked[0]))
-        }
-        (_, Some((engine, _))) if !in_frames.is_empty() => {
-            (Runtime::JavaScript(engine, scripts.heap.clone()), in_frames, std::mem::take(&mut scripts.next_asked[1]))
-        }
-        _ => return true,
-    };
+    let python = scripts.layout.map(|layout| Runtime::Python(Box::new(layout)));
+    let javascript = scripts.engine.as_ref().map(|(engine, _)| Runtime::JavaScript(Arc::clone(engine), scripts.heap.clone()));
+    let java = scripts.jvm.runs().map(|jvm| Runtime::Java(Arc::clone(jvm)));
+    let runtimes = [python, javascript, java].into_iter().zip(unknown).zip(&mut scripts.next_asked);
+    let one = runtimes
+        .filter(|((_, unknown), _)| !unknown.is_empty())
+        .find_map(|((runtime, unknown), next)| runtime.map(|runtime| (runtime, unknown, std::mem::take(next))));
+    let Some((runtime, mut unknown, of_others)) = one else { return true };
     unknown.extend(of_others.into_iter().filter(|asked| !scripts.is_answered(asked)));
     unknown.sort_unstable();
     unknown.dedup();
@@ -72,12 +76,15 @@ pub(super) fn knows_functions(
 /// Returns what runs in the native frames of a sample.
 fn running(mappings: &Mappings, record: &Record, script: Script<'_>) -> impl Iterator<Item = Running> {
     let mut frames = record.user().enumerate();
-    script.in_frames().filter_map(move |(number, function)| {
+    script.in_frames().filter_map(move |(number, of, function)| {
         let (_, frame) = frames.find(|(at, _)| *at == number)?;
-        let mapping = mappings.find(frame.address.saturating_sub(u64::from(frame.is_return)));
-        Some(match mapping.is_some_and(|mapping| mapping.file == FileIndex::ANONYMOUS) {
-            true => Running::compiled(function, frame),
-            false => Running::interpreted(function),
+        let mapping = || mappings.find(frame.address.saturating_sub(u64::from(frame.is_return)));
+        Some(match of {
+            Of::Compiled | Of::Interpreted | Of::Stub => Running::in_jvm(of, function, frame),
+            Of::Function if mapping().is_some_and(|mapping| mapping.file == FileIndex::ANONYMOUS) => {
+                Running::compiled(function, frame)
+            }
+            Of::Function => Running::interpreted(function),
         })
     })
 }

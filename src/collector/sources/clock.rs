@@ -26,6 +26,7 @@ use crate::collector::tables::{Cache, Tables};
 use crate::collector::wire::pending::Pending;
 use crate::collector::wire::records::{self, MAX_FRAMES, Walked};
 use crate::runtimes::RuntimeBytes;
+use crate::runtimes::hotspot::JvmBytes;
 
 #[allow(unsafe_code, unreachable_pub, unused_qualifications, clippy::all, clippy::restriction)]
 mod skeleton {
@@ -75,6 +76,7 @@ pub(crate) struct SharedMaps {
     pub(crate) stack_dumps: MapHandle,
     pub(crate) targets: MapHandle,
     pub(crate) runtimes: MapHandle,
+    pub(crate) jvms: MapHandle,
     pub(crate) moved: MapHandle,
     pub(crate) segments: MapHandle,
     pub(crate) objects: MapHandle,
@@ -303,6 +305,7 @@ impl Sampler {
             stack_dumps: handle(&maps.stack_dumps)?,
             targets: handle(&maps.targets)?,
             runtimes: handle(&maps.runtimes)?,
+            jvms: handle(&maps.jvms)?,
             moved: handle(&maps.moved)?,
             segments: handle(&maps.segments)?,
             objects: handle(&maps.objects)?,
@@ -356,6 +359,17 @@ impl Sampler {
         // Without the entry, BPF asks again.
         let _ = scheduling::undisturbed(|| match entry {
             Some(_) => map.update(&key, &[offset.to_ne_bytes(), beside.to_ne_bytes()].concat(), MapFlags::ANY),
+            None => map.delete(&key),
+        });
+    }
+
+    /// Tells BPF where the JVM of a process has its code. To be called before [`set_runtime`](Self::set_runtime).
+    pub(crate) fn set_jvm(&mut self, tgid: u32, jvm: Option<&JvmBytes>) {
+        let map = &self.skeleton.maps.jvms;
+        let key = tgid.to_ne_bytes();
+        // Without the entry, BPF takes the process for one without a JVM.
+        let _ = scheduling::undisturbed(|| match jvm {
+            Some(jvm) => map.update(&key, jvm, MapFlags::ANY),
             None => map.delete(&key),
         });
     }

@@ -22,6 +22,9 @@ const RUN_ENDS: u64 = 2;
 const AGAIN: u64 = 3;
 const NEXT_STATE: u64 = 4;
 const IN_FRAME: u64 = 5;
+const COMPILED: u64 = 6;
+const INTERPRETED: u64 = 7;
+const STUB: u64 = 8;
 /// Bits of the number of a frame, in the word behind its function. Above them are those of the instruction.
 const FRAME_BITS: u32 = 11;
 const _: () = assert!(FRAME_BITS + 21 == 32);
@@ -67,6 +70,19 @@ pub(crate) struct ScriptFrame {
     pub(crate) instruction: u32,
     /// A hash of the code object's contents.
     pub(crate) check: u32,
+}
+
+/// Kinds of code objects.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Of {
+    /// A function of Python or V8.
+    Function,
+    /// Compiled code of a JVM. The check is its number.
+    Compiled,
+    /// A method that a JVM interprets.
+    Interpreted,
+    /// Other code of a JVM.
+    Stub,
 }
 
 /// The reason why the list of a sample's functions ends: `enum script_end`.
@@ -212,24 +228,28 @@ impl<'a> Script<'a> {
 
     /// Returns the functions of native frames, each with the number of its frame. The frames are in order. The instruction is one more than the
     /// number that the runtime has in the frame; 0: not known.
-    pub(crate) fn in_frames(&self) -> impl Iterator<Item = (usize, ScriptFrame)> + Clone + use<'a> {
+    pub(crate) fn in_frames(&self) -> impl Iterator<Item = (usize, Of, ScriptFrame)> + Clone + use<'a> {
         let words = self.words;
         let mut at = 0;
         std::iter::from_fn(move || {
             loop {
                 let word = u64_at(words, at)?;
                 at += 8;
-                match word >> KIND_SHIFT {
-                    FUNCTION => at += 8,
-                    IN_FRAME => {
-                        let rest = u64_at(words, at)?;
-                        at += 8;
-                        let instruction = rest as u32 >> FRAME_BITS;
-                        let frame = (rest & ((1 << FRAME_BITS) - 1)) as usize;
-                        return Some((frame, ScriptFrame { code: word & ADDRESS, instruction, check: (rest >> 32) as u32 }));
+                let of = match word >> KIND_SHIFT {
+                    IN_FRAME => Of::Function,
+                    COMPILED => Of::Compiled,
+                    INTERPRETED => Of::Interpreted,
+                    STUB => Of::Stub,
+                    other => {
+                        at += if other == FUNCTION { 8 } else { 0 };
+                        continue;
                     }
-                    _ => {}
-                }
+                };
+                let rest = u64_at(words, at)?;
+                at += 8;
+                let instruction = rest as u32 >> FRAME_BITS;
+                let frame = (rest & ((1 << FRAME_BITS) - 1)) as usize;
+                return Some((frame, of, ScriptFrame { code: word & ADDRESS, instruction, check: (rest >> 32) as u32 }));
             }
         })
     }
@@ -424,10 +444,10 @@ mod tests {
         let words = [&function(3)[..], &[again(0, 5), end(0x1100)], &in_frame(1, 77), &in_frame(2047, (1 << 21) - 1)].concat();
         let bytes = record(&[0x1000, 0x1200], &words);
         let script = Script::parse(&bytes).unwrap();
-        let found: Vec<_> = script.in_frames().map(|(frame, function)| (frame, function.instruction)).collect();
+        let found: Vec<_> = script.in_frames().map(|(frame, _, function)| (frame, function.instruction)).collect();
         assert_eq!(found, [(1, 77), (2047, (1 << 21) - 1)]);
         let expected = ScriptFrame { code: 0x7f01, instruction: 77, check: 9 };
-        assert_eq!(script.in_frames().next().map(|(_, function)| function), Some(expected));
+        assert_eq!(script.in_frames().next().map(|(_, _, function)| function), Some(expected));
         assert_eq!(script.functions().count(), 6);
         // A word is missing.
         let cut = Script::parse(&bytes[..bytes.len() - 8]).unwrap();

@@ -104,6 +104,7 @@ pub(super) fn parse_frame(frame: &[u8]) -> (Cow<'_, str>, FrameKind) {
         [name @ .., b'_', b'[', b'j', b']'] => (name, FrameKind::Jit),
         [name @ .., b'_', b'[', b'p', b']'] => (name, FrameKind::Script(Language::Python)),
         [name @ .., b'_', b'[', b's', b']'] => (name, FrameKind::Script(Language::JavaScript)),
+        [name @ .., b'_', b'[', b'v', b']'] => (name, FrameKind::Script(Language::Java)),
         [name @ .., b'_', b'[', b'w', b']'] => (name, FrameKind::User),
         name => (name, FrameKind::User),
     };

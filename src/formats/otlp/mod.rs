@@ -59,7 +59,7 @@ const FRAME_TYPES: [(&str, FrameKind); 16] = [
     ("inlined", FrameKind::Inlined),
     ("go", FrameKind::User),
     ("rust", FrameKind::User),
-    ("jvm", FrameKind::Jit),
+    ("jvm", FrameKind::Script(Language::Java)),
     ("v8js", FrameKind::Script(Language::JavaScript)),
     ("dotnet", FrameKind::Jit),
     ("php", FrameKind::Jit),

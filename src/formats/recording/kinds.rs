@@ -2,7 +2,7 @@
 
 use crate::profile::{FrameKind, Language, ObjectKind, Unit};
 
-const FRAMES: [FrameKind; 8] = [
+const FRAMES: [FrameKind; 9] = [
     FrameKind::Process,
     FrameKind::User,
     FrameKind::Kernel,
@@ -11,6 +11,7 @@ const FRAMES: [FrameKind; 8] = [
     FrameKind::Script(Language::Python),
     FrameKind::Unknown,
     FrameKind::Script(Language::JavaScript),
+    FrameKind::Script(Language::Java),
 ];
 
 const OBJECTS: [ObjectKind; 7] = [

@@ -35,7 +35,7 @@ pub enum FrameKind {
 
 impl FrameKind {
     /// All kinds, in the order of legends.
-    pub const ALL: [FrameKind; 8] = [
+    pub const ALL: [FrameKind; 9] = [
         FrameKind::Process,
         FrameKind::User,
         FrameKind::Kernel,
@@ -43,6 +43,7 @@ impl FrameKind {
         FrameKind::Jit,
         FrameKind::Script(Language::Python),
         FrameKind::Script(Language::JavaScript),
+        FrameKind::Script(Language::Java),
         FrameKind::Unknown,
     ];
 

@@ -7,17 +7,20 @@ pub enum Language {
     Python,
     /// JavaScript, run by V8.
     JavaScript,
+    /// Java and other languages of the JVM, run by HotSpot.
+    Java,
 }
 
 impl Language {
     /// All languages, in the order of legends.
-    pub const ALL: [Language; 2] = [Language::Python, Language::JavaScript];
+    pub const ALL: [Language; 3] = [Language::Python, Language::JavaScript, Language::Java];
 
     /// Returns its name.
     pub fn word(self) -> &'static str {
         match self {
             Language::Python => "Python",
             Language::JavaScript => "JavaScript",
+            Language::Java => "Java",
         }
     }
 
@@ -26,6 +29,7 @@ impl Language {
         match self {
             Language::Python => "[py]",
             Language::JavaScript => "[js]",
+            Language::Java => "[java]",
         }
     }
 
@@ -34,6 +38,7 @@ impl Language {
         match self {
             Language::Python => "_[p]",
             Language::JavaScript => "_[s]",
+            Language::Java => "_[v]",
         }
     }
 
@@ -43,6 +48,7 @@ impl Language {
         match ending {
             "py" => Some(Language::Python),
             "js" | "mjs" | "cjs" | "ts" | "mts" | "cts" | "jsx" | "tsx" => Some(Language::JavaScript),
+            "java" | "kt" | "scala" | "groovy" | "clj" => Some(Language::Java),
             _ => None,
         }
     }

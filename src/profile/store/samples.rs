@@ -152,7 +152,7 @@ impl UserEnd {
                 "until the unwind table is ready, samples are walked in a copy of 16 to 64 KiB of the stack",
             ),
             UserEnd::Functions => (
-                "some functions of Python or JavaScript are missing",
+                "some functions of Python, JavaScript or Java are missing",
                 "more than 4,096 of them, or the walk's time was used up, or an unwind table was being made (see below)",
             ),
             UserEnd::Registers => ("in execve: the old program was gone, the new one had not started", ""),

@@ -10,7 +10,7 @@ use super::layout::{CodePlace, Layout};
 use crate::runtimes::Memory;
 
 /// Most code heaps. JDK 27 has four.
-const MAX_HEAPS: u64 = 8;
+pub(super) const MAX_HEAPS: usize = 8;
 /// Most steps back to the first segment of a block.
 const MAX_STEPS: usize = 64;
 /// Bytes of a blob's name that are read.
@@ -60,7 +60,7 @@ impl CodeHeap {
     /// Reads the heaps of a process. There are none while the JVM begins.
     pub fn all(memory: &impl Memory, layout: &Layout) -> Option<Vec<CodeHeap>> {
         let list = memory.u64(layout.heaps).filter(|list| *list != 0)?;
-        let count = layout.list_length.of(memory, list).filter(|count| (1..=MAX_HEAPS).contains(count))?;
+        let count = layout.list_length.of(memory, list).filter(|count| (1..=MAX_HEAPS as u64).contains(count))?;
         let first = layout.list_data.of(memory, list)?;
         (0..count).map(|number| CodeHeap::of(memory, layout, memory.u64(first.checked_add(8 * number)?)?)).collect()
     }

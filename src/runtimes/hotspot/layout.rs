@@ -50,6 +50,8 @@ pub struct Layout {
     pub(super) block_header: u64,
     pub(super) blob_name: Field,
     pub(super) blob_frame_size: Field,
+    /// In a CodeBlob: the bytes of its code until its frame is whole.
+    pub(super) blob_complete: Field,
     pub(super) blob_code: CodePlace,
     pub(super) method: Field,
     pub(super) compile_id: Field,
@@ -103,9 +105,11 @@ impl Layout {
         Layout::from(version, &value).map_err(|missing| Unfit { version, missing })
     }
 
-    /// Sets the address of the variable that leads to the code heaps.
-    pub fn begin_at(&mut self, heaps: u64) {
-        self.heaps = heaps;
+    /// Returns the layout with all addresses moved by a distance, as in another process that has mapped the same file elsewhere.
+    #[must_use]
+    pub fn moved_by(mut self, distance: u64) -> Layout {
+        self.heaps = self.heaps.wrapping_add(distance);
+        self
     }
 
     fn from(version: u32, value: &impl Fn(&'static str) -> Option<Field>) -> Result<Layout, &'static str> {
@@ -128,6 +132,7 @@ impl Layout {
             block_header: size("HeapBlock")?,
             blob_name: field("CodeBlob._name")?,
             blob_frame_size: field("CodeBlob._frame_size")?,
+            blob_complete: field("CodeBlob._frame_complete_offset")?,
             blob_code: match value("CodeBlob._code_begin") {
                 Some(begin) => CodePlace::Address(begin),
                 None => CodePlace::Distance(field("CodeBlob._code_offset")?),

@@ -18,7 +18,7 @@ pub struct Method {
     pub name: String,
     /// The types of its parameters, without packages: `(Object, int[])`.
     pub parameters: String,
-    /// Its file: `HashMap.java`. Empty if the class does not tell it.
+    /// Its file, in the folders of its package: `java/util/HashMap.java`. Empty if the class does not tell it.
     pub file: String,
     /// The lines of its instructions.
     pub lines: Lines,
@@ -52,9 +52,16 @@ impl Method {
             SourceFile::InPool(field) => field.of(memory, pool)?,
             SourceFile::InClass(field) => field.of(memory, holder)?,
         };
-        let file = if file == 0 { String::new() } else { named(file).unwrap_or_default() };
+        let file = if file == 0 { None } else { named(file) };
+        let file = file.map(|file| class.rsplit_once('/').map_or(file.clone(), |(package, _)| format!("{package}/{file}")));
         let lines = lines(memory, layout, constant).unwrap_or_default();
-        Some(Method { class: class_name(&class), name, parameters: parameters(&signature), file, lines })
+        Some(Method {
+            class: class_name(&class),
+            name,
+            parameters: parameters(&signature),
+            file: file.unwrap_or_default(),
+            lines,
+        })
     }
 
     /// Returns the bytes of memory that it takes.

@@ -11,6 +11,7 @@
 //! Sources: HotSpot's `vmStructs.cpp`, `codeBlob.hpp`, `nmethod.hpp`, `heap.cpp`, `constMethod.hpp`, `pcDesc.hpp`, `scopeDesc.cpp`,
 //! `unsigned5.hpp`, and the memory of JDK 17 and 25.
 
+mod bpf;
 mod code_cache;
 mod layout;
 mod lines;
@@ -19,6 +20,7 @@ mod numbers;
 mod scopes;
 mod tables;
 
+pub use bpf::{JvmBytes, add_to};
 pub use code_cache::{Blob, BlobKind, CodeHeap};
 pub use layout::{Layout, Unfit};
 pub use lines::Lines;

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::runtimes::RuntimeBytes;
+use crate::runtimes::{HAS_V8, RuntimeBytes, add_runtime};
 
 /// A version of V8.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -215,14 +215,10 @@ impl Layout {
 
     /// Adds V8 to the runtimes of a process.
     pub fn add_to(&self, runtime: &mut RuntimeBytes) {
-        /// Offset of `has` in `struct runtime`; the three numbers follow.
-        const HAS: usize = 56;
-        const HAS_V8: u16 = 2;
-        let Some(place) = runtime.get_mut(HAS..) else { return };
-        let has = place.first_chunk().map_or(0, |has| u16::from_ne_bytes(*has)) | HAS_V8;
         let offset = |offset| u16::try_from(offset).unwrap_or(0);
-        let fields = [has, offset(self.function_shared), offset(self.shared_check), self.frame_of_wasm].map(u16::to_ne_bytes);
-        place.iter_mut().zip(fields.as_flattened()).for_each(|(place, byte)| *place = *byte);
+        let fields = [offset(self.function_shared), offset(self.shared_check), self.frame_of_wasm].map(u16::to_ne_bytes);
+        let behind = add_runtime(runtime, HAS_V8);
+        behind.iter_mut().zip(fields.as_flattened()).for_each(|(place, byte)| *place = *byte);
     }
 
     /// Converts the word that the interpreter keeps in its frame, a distance from the tagged pointer to the BytecodeArray, to a place in the
