@@ -313,6 +313,7 @@ enum script_word {
 	SCRIPT_COMPILED = 6, /* the address of the CodeBlob of a compiled method; its number (upper 32 bits) */
 	SCRIPT_INTERPRETED = 7, /* the address of the Method; its instruction, plus one (21 bits; 0: not known), a check of the method */
 	SCRIPT_STUB = 8, /* the address of another CodeBlob; nothing */
+	SCRIPT_FROZEN = 9, /* the same: frames of a virtual thread are not on the stack, but in the heap */
 };
 #define SCRIPT_KIND_SHIFT 56
 #define SCRIPT_ADDRESS ((1ULL << SCRIPT_KIND_SHIFT) - 1)

@@ -48,9 +48,14 @@ impl Java {
 
 /// Compiles a program of tests/programs/java. Returns the directory with its classes.
 fn classes(name: &str) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/java").join(name);
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/java");
     let into = Path::new(env!("CARGO_TARGET_TMPDIR")).join("java");
-    let compiled = Command::new("javac").args(["--release", "11", "-g", "-d"]).arg(&into).arg(&source).output();
+    let compiled = Command::new("javac")
+        .args(["--release", "11", "-g", "-d"])
+        .arg(&into)
+        .arg("-sourcepath")
+        .args([&sources, &sources.join(name)])
+        .output();
     let compiled = compiled.expect("this test needs javac");
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     into
@@ -297,6 +302,51 @@ fn are_told(found: &[&Function], told: &[(String, u32)]) -> bool {
         name.split('(').next() == Some(told_name) && (at == 0 || *told_line == 0 || line == told_line)
     };
     found.len() == told.len() && found.iter().zip(told).enumerate().all(|(at, (found, told))| same(at, found, told))
+}
+
+/// The thread that carries a virtual thread.
+const CARRIER: &str = "java.util.concurrent.ForkJoinWorkerThread.run(";
+
+/// The stack of a virtual thread that never waited is whole, with the frames of the thread that carries it. After it has waited, a stack has its
+/// innermost frames only, and is not whole.
+#[test]
+fn virtual_threads_have_their_frames_and_those_of_their_carriers() {
+    let _alone = alone();
+    let place = classes("Virtual.java");
+    for java in runtimes().into_iter().filter(|java| java.major() >= 21) {
+        for (tier, flags) in TIERS {
+            let mut command = Command::new(java.home.join("bin/java"));
+            command.args(flags).args(["-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Stacks.leaf", "-cp"]);
+            command.arg(&place).args(["Virtual", "3000", "1000"]).stdout(Stdio::piped());
+            let mut process = Process(command.spawn().unwrap());
+            let samples = sampled(&mut process.0, 1997, Language::Java);
+            let mut output = String::new();
+            process.0.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+            let [mounted, waited] = &output.lines().map(told).collect::<Vec<_>>()[..] else { panic!("{output}") };
+            let (mut whole, mut parts, mut cut, mut wrong) = (0, 0, 0, Vec::new());
+            for sample in &samples {
+                let is_method = |(name, ..): &&Function| !name.starts_with("[jvm ");
+                let methods: Vec<&Function> = sample.functions.iter().filter(is_method).collect();
+                let has = |method: &str| methods.iter().any(|(name, ..)| name.starts_with(method));
+                if !has("Stacks.leaf(") || has("Stacks.tell(") {
+                    continue;
+                }
+                let is_carried = methods.last().is_some_and(|(name, ..)| name.starts_with(CARRIER));
+                let frozen = methods.iter().position(|(name, ..)| name == "[frozen frames]");
+                let begins = |told: &[(String, u32)]| methods.get(..told.len()).is_some_and(|methods| are_told(methods, told));
+                match frozen {
+                    None if sample.is_whole && is_carried && begins(mounted) => whole += 1,
+                    None if sample.is_whole && is_carried && begins(waited) => whole += 1,
+                    Some(at) if !sample.is_whole && is_carried && at > 0 && begins(&waited[..at]) => parts += 1,
+                    None if !sample.is_whole => cut += 1,
+                    _ => wrong.push(methods),
+                }
+            }
+            println!("{} {tier}: {whole} whole, {parts} in part, {cut} cut, {} wrong", java.version, wrong.len());
+            assert!(wrong.is_empty(), "{} {tier}: {} wrong: {:?}", java.version, wrong.len(), wrong[0]);
+            assert!(whole > 100 && parts > 100 && cut * 200 <= whole, "{} {tier}: {whole}, {parts}, {cut}", java.version);
+        }
+    }
 }
 
 #[test]

@@ -28,6 +28,10 @@
 #define BLOB_INTERPRETER 0x6572707265746e49ULL /* "Interpre" */
 #define BLOB_ROUTINES 0x74756f5262757453ULL /* "StubRout" */
 
+/* Letters 17 to 24 of the name of the routines for virtual threads: "StubRoutines (continuation stubs)". */
+#define BLOB_CONTINUATION 0x697461756e69746eULL /* "ntinuati" */
+#define CONTINUATION_AT 16
+
 /* Steps back to the first segment of a block. Nearly always one is enough. */
 #define MAX_SEGMENT_STEPS 16
 #define FREE_SEGMENT 255
@@ -440,6 +444,19 @@ static __always_inline __u32 check_of_method(struct script_state *script, __u64 
 }
 
 /*
+ * Tells whether a frame that was found last returns to the barrier of a virtual thread. A virtual thread that has waited has only its innermost
+ * frames on the stack. The outermost of them returns to a routine that copies others from the heap. There, the frame pointer is that of the frame
+ * that has entered the virtual thread, so the walk continues in the thread that carries it.
+ */
+static __always_inline int is_return_barrier(struct script_state *script)
+{
+	__u64 letters;
+
+	return script->blob_name == BLOB_ROUTINES &&
+	       !read_word(blob_pointer(script, script->jvm.blob_name) + CONTINUATION_AT, &letters) && letters == BLOB_CONTINUATION;
+}
+
+/*
  * Adds the code of a frame. Returns whether the walk ends. `fp` is the frame pointer of a frame of the interpreter, `interrupted` whether the frame
  * did not call the one before it. Global, too.
  */
@@ -472,7 +489,7 @@ __noinline int add_jvm_code(struct cpu_state *cpu, __u32 number, __u64 address, 
 			return 0;
 		word |= (__u64)SCRIPT_COMPILED << SCRIPT_KIND_SHIFT;
 	} else {
-		word |= (__u64)SCRIPT_STUB << SCRIPT_KIND_SHIFT;
+		word |= (__u64)(!interrupted && is_return_barrier(script) ? SCRIPT_FROZEN : SCRIPT_STUB) << SCRIPT_KIND_SHIFT;
 	}
 	if (!add_word(script, word, 2) || !add_word(script, number | place << SCRIPT_FRAME_BITS | (__u64)id << 32, 1))
 		return cut(&script->record);

@@ -14,6 +14,7 @@ use super::table::{Parts, ProcessTable};
 use super::wanted_functions::knows_functions;
 use crate::collector::wire::perf_records::Identity;
 use crate::collector::wire::records::{KERNEL_CUT, Record, UserFrame};
+use crate::collector::wire::script::Of;
 use crate::collector::{Batch, Collected};
 use crate::profile::{
     CgroupId, Cpu, EventSource, FileNamespace, FileOffset, Frame, FrameId, KernelAddress, Language, NameRequest, Names, Object,
@@ -97,8 +98,9 @@ impl ProcessTable {
                 Some(script) => user.functions_and_frames(record, script),
                 None => user.frames(record),
             };
-            user_end = match script.is_some_and(|script| script.lacks_functions()) {
-                true if user.end == UserEnd::Root => UserEnd::Functions,
+            user_end = match script.filter(|_| user.end == UserEnd::Root) {
+                Some(script) if script.lacks_functions() => UserEnd::Functions,
+                Some(script) if script.in_frames().any(|(_, of, _)| of == Of::Frozen) => UserEnd::Frozen,
                 _ => user.end,
             };
             let has_unread = user.has_unread;

@@ -448,6 +448,11 @@ pub(super) fn missing(names: &Names, language: Language) -> FrameId {
     names.intern_named(names.labels.intern("[functions missing]", "", FrameKind::Script(language)))
 }
 
+/// Returns the frame that is shown in the place of frames of a virtual thread that are in the heap.
+pub(super) fn frozen(names: &Names) -> FrameId {
+    names.intern_named(names.labels.intern("[frozen frames]", "", FrameKind::Script(Language::Java)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -79,6 +79,9 @@ impl UserPart<'_> {
         let Some((of, function)) = function.filter(|_| is_made || matches!(kind, Some(Frame::Interpreter { .. }))) else {
             return self.push_native(native, frame.address);
         };
+        if of == Of::Frozen {
+            return self.frames.push(scripts::frozen(self.place.names));
+        }
         if of != Of::Function {
             return self.functions(Running::in_jvm(of, function, frame), Language::Java);
         }

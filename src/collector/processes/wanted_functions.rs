@@ -85,6 +85,7 @@ fn running(mappings: &Mappings, record: &Record, script: Script<'_>) -> impl Ite
                 Running::compiled(function, frame)
             }
             Of::Function => Running::interpreted(function),
+            Of::Frozen => return None,
         })
     })
 }

@@ -25,6 +25,7 @@ const IN_FRAME: u64 = 5;
 const COMPILED: u64 = 6;
 const INTERPRETED: u64 = 7;
 const STUB: u64 = 8;
+const FROZEN: u64 = 9;
 /// Bits of the number of a frame, in the word behind its function. Above them are those of the instruction.
 const FRAME_BITS: u32 = 11;
 const _: () = assert!(FRAME_BITS + 21 == 32);
@@ -83,6 +84,8 @@ pub(crate) enum Of {
     Interpreted,
     /// Other code of a JVM.
     Stub,
+    /// The place of frames of a virtual thread that are in the heap.
+    Frozen,
 }
 
 /// The reason why the list of a sample's functions ends: `enum script_end`.
@@ -240,6 +243,7 @@ impl<'a> Script<'a> {
                     COMPILED => Of::Compiled,
                     INTERPRETED => Of::Interpreted,
                     STUB => Of::Stub,
+                    FROZEN => Of::Frozen,
                     other => {
                         at += if other == FUNCTION { 8 } else { 0 };
                         continue;

@@ -59,11 +59,14 @@ pub enum UserEnd {
     /// The walk reached the root, but the outermost functions of an interpreter are missing. The collector sets this reason, not a program
     /// in the kernel.
     Functions = 21,
+    /// The walk reached the root, but frames of a virtual thread of Java are missing. The collector sets this reason, not a program in the
+    /// kernel.
+    Frozen = 22,
 }
 
 impl UserEnd {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [UserEnd; 22] = [
+    pub const ALL: [UserEnd; 23] = [
         UserEnd::Unspecified,
         UserEnd::KernelThread,
         UserEnd::FramePointerEnd,
@@ -86,6 +89,7 @@ impl UserEnd {
         UserEnd::Unread,
         UserEnd::Dump,
         UserEnd::Functions,
+        UserEnd::Frozen,
     ];
 
     /// Returns the reason for a number on the wire. Unknown numbers are [`UserEnd::Unspecified`].
@@ -154,6 +158,10 @@ impl UserEnd {
             UserEnd::Functions => (
                 "some functions of Python, JavaScript or Java are missing",
                 "more than 4,096 of them, or the walk's time was used up, or an unwind table was being made (see below)",
+            ),
+            UserEnd::Frozen => (
+                "frames of a virtual thread of Java are missing",
+                "once it has waited, only its innermost frames are on the stack; [frozen frames] is in the place of the others",
             ),
             UserEnd::Registers => ("in execve: the old program was gone, the new one had not started", ""),
             UserEnd::Time => (
