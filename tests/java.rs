@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use common::alone;
-use common::functions::{Function, sampled};
+use common::functions::{Function, Sample, sampled};
 use flametop::profile::Language;
 use flametop::runtimes::Memory;
 use flametop::runtimes::hotspot::{Blob, BlobKind, Call, CodeHeap, Layout, Method};
@@ -304,6 +304,58 @@ fn are_told(found: &[&Function], told: &[(String, u32)]) -> bool {
     found.len() == told.len() && found.iter().zip(told).enumerate().all(|(at, (found, told))| same(at, found, told))
 }
 
+/// Returns the samples in the leaf, with their methods.
+fn in_leaf(samples: &[Sample]) -> impl Iterator<Item = (&Sample, Vec<&Function>)> {
+    fn methods(sample: &Sample) -> Vec<&Function> {
+        sample.functions.iter().filter(|(name, ..)| !name.starts_with("[jvm ")).collect()
+    }
+    let has = |methods: &[&Function], method: &str| methods.iter().any(|(name, ..)| name.starts_with(method));
+    let samples = samples.iter().map(|sample| (sample, methods(sample)));
+    samples.filter(move |(_, methods)| has(methods, "Stacks.leaf(") && !has(methods, "Stacks.tell("))
+}
+
+/// Starts a program of Java, samples it until it ends, and returns what it has printed as well.
+fn told_and_sampled(java: &Java, flags: &[&str], place: &Path, arguments: &[&str]) -> (Vec<Vec<(String, u32)>>, Vec<Sample>) {
+    let mut command = Command::new(java.home.join("bin/java"));
+    command.args(flags).args(["-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Stacks.leaf", "-cp"]);
+    command.arg(place).args(arguments).stdout(Stdio::piped());
+    let mut process = Process(command.spawn().unwrap());
+    let samples = sampled(&mut process.0, 1997, Language::Java);
+    let mut output = String::new();
+    process.0.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+    (output.lines().map(told).collect(), samples)
+}
+
+/// Methods in C that call Java again, inside each other.
+#[test]
+fn native_methods_have_their_callers() {
+    let _alone = alone();
+    let place = classes("Jni.java");
+    let includes = std::fs::canonicalize("/usr/bin/javac").unwrap().parent().unwrap().with_file_name("include");
+    let library = place.join("libjni.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/java/jni.c");
+    let mut compiler = Command::new("gcc");
+    compiler.args(["-O2", "-fomit-frame-pointer", "-shared", "-fPIC", "-I"]).arg(&includes).arg("-I").arg(includes.join("linux"));
+    assert!(compiler.arg("-o").args([&library, &source]).status().unwrap().success(), "this test needs jni.h");
+    for java in runtimes() {
+        for (tier, flags) in TIERS {
+            let (chains, samples) = told_and_sampled(&java, flags, &place, &["Jni", "3000", "1000", library.to_str().unwrap()]);
+            let [told] = &chains[..] else { panic!("{chains:?}") };
+            let (mut right, mut cut, mut wrong) = (0, 0, Vec::new());
+            for (sample, methods) in in_leaf(&samples) {
+                match are_told(&methods, told) {
+                    true => right += 1,
+                    false if !sample.is_whole => cut += 1,
+                    false => wrong.push(methods),
+                }
+            }
+            println!("{} {tier}: {right} right, {cut} cut, {} wrong", java.version, wrong.len());
+            assert!(wrong.is_empty(), "{} {tier}: {} wrong: {:?}", java.version, wrong.len(), wrong[0]);
+            assert!(right > 1000 && cut * 200 <= right, "{} {tier}: {right} right, {cut} cut", java.version);
+        }
+    }
+}
+
 /// The thread that carries a virtual thread.
 const CARRIER: &str = "java.util.concurrent.ForkJoinWorkerThread.run(";
 
@@ -315,22 +367,10 @@ fn virtual_threads_have_their_frames_and_those_of_their_carriers() {
     let place = classes("Virtual.java");
     for java in runtimes().into_iter().filter(|java| java.major() >= 21) {
         for (tier, flags) in TIERS {
-            let mut command = Command::new(java.home.join("bin/java"));
-            command.args(flags).args(["-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Stacks.leaf", "-cp"]);
-            command.arg(&place).args(["Virtual", "3000", "1000"]).stdout(Stdio::piped());
-            let mut process = Process(command.spawn().unwrap());
-            let samples = sampled(&mut process.0, 1997, Language::Java);
-            let mut output = String::new();
-            process.0.stdout.take().unwrap().read_to_string(&mut output).unwrap();
-            let [mounted, waited] = &output.lines().map(told).collect::<Vec<_>>()[..] else { panic!("{output}") };
+            let (chains, samples) = told_and_sampled(&java, flags, &place, &["Virtual", "3000", "1000"]);
+            let [mounted, waited] = &chains[..] else { panic!("{chains:?}") };
             let (mut whole, mut parts, mut cut, mut wrong) = (0, 0, 0, Vec::new());
-            for sample in &samples {
-                let is_method = |(name, ..): &&Function| !name.starts_with("[jvm ");
-                let methods: Vec<&Function> = sample.functions.iter().filter(is_method).collect();
-                let has = |method: &str| methods.iter().any(|(name, ..)| name.starts_with(method));
-                if !has("Stacks.leaf(") || has("Stacks.tell(") {
-                    continue;
-                }
+            for (sample, methods) in in_leaf(&samples) {
                 let is_carried = methods.last().is_some_and(|(name, ..)| name.starts_with(CARRIER));
                 let frozen = methods.iter().position(|(name, ..)| name == "[frozen frames]");
                 let begins = |told: &[(String, u32)]| methods.get(..told.len()).is_some_and(|methods| are_told(methods, told));
@@ -355,23 +395,10 @@ fn stacks_are_those_that_the_program_tells() {
     let place = classes("Stacks.java");
     for java in runtimes() {
         for (tier, flags) in TIERS {
-            let mut command = Command::new(java.home.join("bin/java"));
-            command.args(flags).args(["-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Stacks.leaf", "-cp"]);
-            command.arg(&place).args(["Stacks", "500", "1000"]).stdout(Stdio::piped());
-            let mut process = Process(command.spawn().unwrap());
-            let samples = sampled(&mut process.0, 1997, Language::Java);
-            let mut output = String::new();
-            process.0.stdout.take().unwrap().read_to_string(&mut output).unwrap();
-            let chains: Vec<Vec<(String, u32)>> = output.lines().map(told).collect();
-            assert_eq!(chains.len(), 22, "{} {tier}: {output}", java.version);
+            let (chains, samples) = told_and_sampled(&java, flags, &place, &["Stacks", "500", "1000"]);
+            assert_eq!(chains.len(), 22, "{} {tier}: {chains:?}", java.version);
             let (mut right, mut of_chain, mut cut, mut wrong) = (0, vec![0; chains.len()], 0, Vec::new());
-            for sample in &samples {
-                let is_method = |(name, ..): &&Function| !name.starts_with("[jvm ");
-                let methods: Vec<&Function> = sample.functions.iter().filter(is_method).collect();
-                let has = |method: &str| methods.iter().any(|(name, ..)| name.starts_with(method));
-                if !has("Stacks.leaf(") || has("Stacks.tell(") {
-                    continue;
-                }
+            for (sample, methods) in in_leaf(&samples) {
                 match chains.iter().position(|told| are_told(&methods, told)) {
                     Some(chain) => (right, of_chain[chain]) = (right + 1, of_chain[chain] + 1),
                     None if !sample.is_whole => cut += 1,
