@@ -276,7 +276,8 @@ struct jvm {
 	__u16 const_method_size; /* bytecode follows */
 	__u8 code_is_distance;
 	__u8 complete_is_short; /* 2 bytes, not 4 */
-	__u8 reserved[10];
+	__u8 sender_sp; /* the register in which an interpreted method begins with its caller's stack pointer */
+	__u8 reserved[9];
 };
 
 #define BLOB_BYTES 128

@@ -207,6 +207,10 @@ static __always_inline int leave_by(struct cpu_state *cpu, __u64 place, __u64 fp
 	return leave_code(&cpu->walk, code_address(pc), place + 8, fp);
 }
 
+/* Parts of a distance: the caller's frame pointer lies below the return address, or the return address is in x30. */
+#define LEAF_SAVES_FP 1
+#define LEAF_IN_REGISTER 2
+
 #if defined(__TARGET_ARCH_x86)
 /* Bytes of code from pc on that are searched for the rest of a prologue. */
 #define PROLOGUE_BYTES 64
@@ -223,7 +227,7 @@ static __always_inline int makes_room(struct cpu_state *cpu, __u32 i)
 
 /*
  * Returns the bytes from the stack pointer up to the return address, or -1 if the innermost code has a whole frame. It has none in its prologue,
- * which ends at `complete`, and where it returns. Bit 0 is set if the caller's frame pointer lies below the return address.
+ * which ends at `complete`, and where it returns.
  *
  *   push %rbp          55                        sub $n,%rsp      48 81 ec n, 48 83 ec n
  *   mov %rsp,%rbp      48 89 e5, 48 8b ec
@@ -231,7 +235,7 @@ static __always_inline int makes_room(struct cpu_state *cpu, __u32 i)
  *   cmp n(%r15),%rsp   49 3b 67 n, 49 3b a7 n    ja               0f 87 n          a poll before ret, from 16 on
  *   mov n(%r15),%r10   4d 8b 57 n, 4d 8b 97 n    test %eax,(%r10) 41 85 02         the same up to 15
  */
-__noinline int leaf_distance(struct cpu_state *cpu, __u64 complete)
+__noinline int leaf_distance(struct cpu_state *cpu, __u64 complete, __u32 words)
 {
 	__u64 code = 0, after = 0;
 	__u8 before = 0;
@@ -293,32 +297,85 @@ __noinline int leaf_distance(struct cpu_state *cpu, __u64 complete)
 	}
 	return -1;
 }
+#else
+/* Instructions before pc that are searched for the one that saves x29 and x30. */
+#define PROLOGUE_WORDS 16
+#define SAVES_BELOW 0xa9bf7bfd /* stp x29, x30, [sp, -16]! */
+#define LOADS_FROM_TOP 0xa8c17bfd /* ldp x29, x30, [sp], 16 */
+
+/* Returns n if an instruction is sub sp, sp, n (or add, by `kind`), else 0. */
+static __always_inline __u32 moved_stack(__u32 word, __u32 kind)
+{
+	return (word & 0xff8003ff) == kind ? (word >> 10 & 0xfff) << (word >> 22 & 1 ? 12 : 0) : 0;
+}
+
+/*
+ * Returns the bytes from the stack pointer up to the return address, or up to the caller's stack pointer if the return address is in x30; or -1 if the
+ * innermost code has a whole frame. It has none in its prologue, which ends at `complete`, and where it returns. `words` is the size of its frame.
+ *
+ *   small frames   sub sp, sp, n; stp x29, x30, [sp, n - 16]        ldp x29, x30, [sp, n - 16]; add sp, sp, n; a poll; ret
+ *   large frames   stp x29, x30, [sp, -16]!; mov x8, n; sub sp, …   add sp, …; ldp x29, x30, [sp], 16; a poll; ret
+ */
+__noinline int leaf_distance(struct cpu_state *cpu, __u64 complete, __u32 words)
+{
+	__u32 above = 0;
+	int i;
+
+	if (!cpu)
+		return -1;
+	__u64 pc = cpu->walk.pc;
+	__u32 *code = (__u32 *)cpu->words;
+
+	if (pc < complete) {
+		if (bpf_probe_read_user(code, PROLOGUE_WORDS * sizeof(*code), (void *)(pc - PROLOGUE_WORDS * sizeof(*code))))
+			return -1;
+		for (i = PROLOGUE_WORDS - 1; i >= 0; i--) {
+			if (code[i] == (0xa9007bfd | (words - 2) << 15))
+				return -1;
+			/* It is followed by one or two instructions that move the stack pointer. */
+			if (code[i] == SAVES_BELOW)
+				return i < PROLOGUE_WORDS - 2 || moved_stack(code[PROLOGUE_WORDS - 1], 0xd10003ff) ? -1 : 8 | LEAF_SAVES_FP;
+		}
+		return moved_stack(code[PROLOGUE_WORDS - 1], 0xd10003ff) | LEAF_IN_REGISTER;
+	}
+	if (place_of_return_address(pc, 0, 0, code, &above) == IN_X30)
+		return moved_stack(code[0], 0x910003ff) | LEAF_IN_REGISTER;
+	return code[0] == LOADS_FROM_TOP ? 8 | LEAF_SAVES_FP : -1;
+}
 #endif
 
-/* Leaves the innermost frame of compiled code before its frame is whole, or behind it. Returns -1 if the frame is whole, else as leave_jvm_code(). */
-static __always_inline int leave_leaf(struct cpu_state *cpu, __u64 complete)
+/* Goes to the caller by the address in x30, and returns 0 if it may be a return address. Only arm64 has it. */
+static __always_inline int leave_by_register(struct cpu_state *cpu, __u64 sp)
+{
+#if defined(__TARGET_ARCH_x86)
+	return 1;
+#else
+	struct walk *walk = &cpu->walk;
+	__u64 pc = code_address(walk->regs[REG_LR]);
+
+	return may_return_to(cpu, pc) ? leave_code(walk, pc, sp, walk->regs[REG_FP]) : 1;
+#endif
+}
+
+/*
+ * Leaves the innermost frame of compiled code before its frame is whole, or behind it. Returns -1 if the frame is whole, else as leave_jvm_code().
+ */
+static __always_inline int leave_leaf(struct cpu_state *cpu, __u64 complete, __u32 words)
 {
 	struct walk *walk = &cpu->walk;
 	__u64 sp = walk->regs[REG_SP], fp = walk->regs[REG_FP];
-
-#if defined(__TARGET_ARCH_x86)
-	int distance = leaf_distance(cpu, complete);
+	int distance = leaf_distance(cpu, complete, words);
 
 	if (distance < 0)
 		return -1;
-	if (distance & 1) {
+	if (distance & LEAF_IN_REGISTER)
+		return leave_by_register(cpu, sp + (distance & ~7));
+	if (distance & LEAF_SAVES_FP) {
 		if (read_slot(cpu, sp, &fp))
 			return 1;
 		sp += 8;
 	}
 	return leave_by(cpu, sp, fp);
-#else
-	__u32 above = 0;
-
-	if (place_of_return_address(walk->pc, 0, 0, (__u32 *)cpu->words, &above) != IN_X30)
-		return -1;
-	return may_return_to(cpu, code_address(walk->regs[REG_LR])) ? leave_code(walk, code_address(walk->regs[REG_LR]), sp, fp) : 1;
-#endif
 }
 
 /* Leaves a frame of compiled code, or of a stub with a frame. Returns as leave_jvm_code(). */
@@ -335,6 +392,34 @@ static __always_inline int leave_frame(struct cpu_state *cpu, __u32 words)
 	return leave_code(walk, pc, top, fp);
 }
 
+/* Returns the caller's stack pointer from the register in which a method begins with it, if that may be one; else the stack pointer. */
+static __always_inline __u64 stack_pointer_of_caller(struct cpu_state *cpu)
+{
+	__u64 sp = cpu->walk.regs[REG_SP], of_caller = cpu->walk.regs[cpu->script.jvm.sender_sp & 31];
+
+	return of_caller - sp < 8 * MAX_FRAME_WORDS && !(of_caller & 7) ? of_caller : sp;
+}
+
+/* Leaves the innermost method of the interpreter before its frame is made, or behind it. Returns as leave_jvm_code(). */
+static __always_inline int leave_interpreted_leaf(struct cpu_state *cpu)
+{
+#if defined(__TARGET_ARCH_x86)
+	struct walk *walk = &cpu->walk;
+	__u64 sp = walk->regs[REG_SP], fp = walk->regs[REG_FP], pc = walk->regs[0], caller_fp;
+	__u64 of_caller = walk->regs[cpu->script.jvm.sender_sp & 31];
+
+	/* The return address is on the stack, or in rax. */
+	if (!leave_by(cpu, sp, fp) || (!read_slot(cpu, sp, &caller_fp) && !leave_by(cpu, sp + 8, caller_fp))) {
+		if (of_caller > walk->regs[REG_SP])
+			walk->regs[REG_SP] = of_caller;
+		return 0;
+	}
+	return of_caller >= sp && may_return_to(cpu, pc) ? leave_code(walk, pc, of_caller, fp) : 1;
+#else
+	return leave_by_register(cpu, stack_pointer_of_caller(cpu));
+#endif
+}
+
 /* Leaves a frame of the interpreter. Returns as leave_jvm_code(). */
 static __always_inline int leave_interpreter(struct cpu_state *cpu)
 {
@@ -348,29 +433,24 @@ static __always_inline int leave_interpreter(struct cpu_state *cpu)
 	if (fp < sp || read_slot(cpu, fp + 8, &pc) || read_slot(cpu, fp, &caller_fp) || read_slot(cpu, fp - 8, &caller_sp))
 		return 1;
 	if (!walk->is_return) {
-		/* Is the frame of the caller still that of the frame pointer? In the frame's method, or where its native method is called? */
-		int is_whole = caller_sp == bcp;
-
-		if (!is_whole && !read_slot(cpu, fp - 24, &method) && !read_word(method + jvm->const_method, &constant) &&
-		    !bpf_probe_read_user(&size, sizeof(size), (void *)(constant + jvm->code_size)))
-			is_whole = bcp - (constant + jvm->const_method_size) < size;
-		script->bcp = is_whole ? bcp : 0;
-		if (!is_whole) {
+		/* A frame that is being made has the return address and the caller's frame pointer first, and no method. */
+		int has_method = fp - sp >= 24;
+		/* Is the frame pointer that of the method, or still that of its caller? In a native method, the register has no instruction. */
+		int is_in_method = has_method && !read_slot(cpu, fp - 24, &method) && !read_word(method + jvm->const_method, &constant) &&
+				   !bpf_probe_read_user(&size, sizeof(size), (void *)(constant + jvm->code_size)) &&
+				   bcp - (constant + jvm->const_method_size) < size;
 #if defined(__TARGET_ARCH_x86)
-			/* The register has the caller's stack pointer. The return address is on the stack, or in rax. */
-			if (!leave_by(cpu, sp, fp) || (!read_slot(cpu, sp, &caller_fp) && !leave_by(cpu, sp + 8, caller_fp))) {
-				if (bcp > walk->regs[REG_SP])
-					walk->regs[REG_SP] = bcp;
-				return 0;
-			}
-			pc = walk->regs[0];
+		int is_whole = !has_method || is_in_method || caller_sp == bcp;
+
+		/* Its caller's stack pointer is not there either. */
+		if (fp == sp)
+			caller_sp = bcp;
 #else
-			pc = walk->regs[REG_LR];
+		int is_whole = leaf_distance(cpu, 0, 0) < 0;
 #endif
-			if (bcp < sp || !may_return_to(cpu, code_address(pc)))
-				return 1;
-			return leave_code(walk, code_address(pc), bcp, fp);
-		}
+		script->bcp = is_in_method ? bcp : is_whole && has_method;
+		if (!is_whole)
+			return leave_interpreted_leaf(cpu);
 	}
 	pc = code_address(pc);
 	if (caller_sp <= fp || !is_return_of_frame(cpu, pc))
@@ -380,25 +460,41 @@ static __always_inline int leave_interpreter(struct cpu_state *cpu)
 	return leave_code(walk, pc, caller_sp, caller_fp);
 }
 
+/* Goes to the caller by the frame pointer. Returns as leave_by(). */
+static __always_inline int leave_by_frame_pointer(struct cpu_state *cpu)
+{
+	__u64 fp = cpu->walk.regs[REG_FP], caller_fp;
+
+	return fp < cpu->walk.regs[REG_SP] || read_slot(cpu, fp, &caller_fp) || leave_by(cpu, fp + 8, caller_fp);
+}
+
 /* Leaves a stub without a frame that is known. Returns as leave_jvm_code(). */
 static __always_inline int leave_stub(struct cpu_state *cpu)
 {
 	struct walk *walk = &cpu->walk;
-	__u64 sp = walk->regs[REG_SP], fp = walk->regs[REG_FP], caller_fp;
-	int by_frame_pointer = walk->is_return || cpu->script.blob_name == BLOB_ROUTINES;
+	__u64 sp = walk->regs[REG_SP], fp = walk->regs[REG_FP];
+	int is_routine = cpu->script.blob_name == BLOB_ROUTINES;
 
-	if (!walk->is_return) {
-		int left = leave_leaf(cpu, walk->pc + 1);
+	if (walk->is_return)
+		return leave_by_frame_pointer(cpu);
+#if defined(__TARGET_ARCH_x86)
+	int left = leave_leaf(cpu, walk->pc + 1, 0);
 
-		if (left >= 0)
-			return left;
-	}
+	if (left >= 0)
+		return left;
 	/* Adapters and stubs of virtual calls never have a frame. */
-	if (!by_frame_pointer)
-		return leave_by(cpu, sp, fp);
-	if (fp >= sp && !read_slot(cpu, fp, &caller_fp) && !leave_by(cpu, fp + 8, caller_fp))
+	return is_routine && !leave_by_frame_pointer(cpu) ? 0 : leave_by(cpu, sp, fp);
+#else
+	__u64 saved;
+
+	/* A routine that has saved x30, and called nothing. */
+	if (is_routine && fp >= sp && !read_slot(cpu, fp + 8, &saved) && saved == walk->regs[REG_LR])
+		return leave_by_frame_pointer(cpu);
+	/* An adapter from compiled code to the interpreter makes room on the stack. */
+	if (!leave_by_register(cpu, is_routine ? sp : stack_pointer_of_caller(cpu)))
 		return 0;
-	return walk->is_return ? 1 : leave_by(cpu, sp, fp);
+	return is_routine ? leave_by_frame_pointer(cpu) : 1;
+#endif
 }
 
 /* Goes to the caller of code that HotSpot has made. Returns whether the walk ends. Global, so that it is verified once. */
@@ -420,7 +516,7 @@ __noinline int leave_jvm_code(struct cpu_state *cpu)
 		if (script->blob_name == BLOB_INTERPRETER) {
 			end = leave_interpreter(cpu);
 		} else if ((__s32)words > 0) {
-			end = walk->is_return ? -1 : leave_leaf(cpu, script->blob_code + complete);
+			end = walk->is_return ? -1 : leave_leaf(cpu, script->blob_code + complete, words);
 			if (end < 0)
 				end = leave_frame(cpu, words);
 		} else {

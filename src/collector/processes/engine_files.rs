@@ -29,7 +29,7 @@ fn read_file(user: UserId, tgid: Tgid, part: &MappedPart) -> Option<Engine> {
             });
             Some(layout.map_or_else(Engine::UnfitV8, |layout| Engine::V8(Arc::new(layout))))
         }
-        // The walk through its code was only tried there.
+        // The walk through its code is not right for the interpreter elsewhere.
         [_, Some(_)] if cfg!(target_arch = "x86_64") => {
             let found = file.addresses_of(hotspot::Layout::SYMBOLS)?;
             let mut symbols = [0; hotspot::Layout::SYMBOLS.len()];

@@ -10,7 +10,7 @@ const BLOB_BYTES: u64 = 128;
 const HEAP: usize = 32;
 /// Where the offsets begin, behind the heaps and the bounds of all.
 const OFFSETS: usize = HEAP * MAX_HEAPS + 16;
-/// Where the two flags are, behind ten offsets.
+/// Where the last bytes are, behind ten offsets.
 const FLAGS: usize = OFFSETS + 20;
 /// The bytes of a `struct jvm`.
 const JVM_BYTES: usize = FLAGS + 12;
@@ -51,9 +51,16 @@ impl Layout {
         ];
         let offsets: Option<Vec<u16>> = offsets.into_iter().map(|offset| u16::try_from(offset).ok()).collect();
         put(&mut jvm, OFFSETS, offsets?.into_iter().flat_map(u16::to_ne_bytes));
-        put(&mut jvm, FLAGS, [u8::from(is_distance), u8::from(is_short)]);
+        put(&mut jvm, FLAGS, [u8::from(is_distance), u8::from(is_short), self.sender_sp()]);
         let is_known = self.compile_id.width == 4 && self.code_size.width == 2;
         is_known.then_some(jvm)
+    }
+}
+
+impl Layout {
+    /// The register in which an interpreted method begins with the stack pointer of its caller: r13, on arm64 x13, from JDK 20 on x19.
+    fn sender_sp(&self) -> u8 {
+        if cfg!(target_arch = "aarch64") && self.version >= 20 { 19 } else { 13 }
     }
 }
 
