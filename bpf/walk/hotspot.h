@@ -310,8 +310,8 @@ static __always_inline __u32 moved_stack(__u32 word, __u32 kind)
 }
 
 /*
- * Returns the bytes from the stack pointer up to the return address, or up to the caller's stack pointer if the return address is in x30; or -1 if the
- * innermost code has a whole frame. It has none in its prologue, which ends at `complete`, and where it returns. `words` is the size of its frame.
+ * Returns the bytes from the stack pointer up to the return address. If that is in x30: up to the caller's stack pointer. -1: the innermost code has
+ * a whole frame. It has none in its prologue, which ends at `complete`, and where it returns. `words` is the size of its frame.
  *
  *   small frames   sub sp, sp, n; stp x29, x30, [sp, n - 16]        ldp x29, x30, [sp, n - 16]; add sp, sp, n; a poll; ret
  *   large frames   stp x29, x30, [sp, -16]!; mov x8, n; sub sp, …   add sp, …; ldp x29, x30, [sp], 16; a poll; ret

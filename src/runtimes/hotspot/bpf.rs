@@ -1,4 +1,4 @@
-//! Numbers with which BPF walks through the code of a JVM: `struct jvm` of `bpf/record.h`.
+//! Makes the numbers that BPF uses to walk through the code of a JVM: `struct jvm` of `bpf/record.h`.
 
 use super::code_cache::{CodeHeap, MAX_HEAPS};
 use super::layout::{CodePlace, Layout};
