@@ -271,7 +271,7 @@ struct jvm {
 	__u16 blob_code; /* its first instruction: a pointer, or the distance from the CodeBlob */
 	__u16 compile_id; /* in an nmethod */
 	__u16 const_method; /* in a Method: a pointer to its ConstMethod */
-	__u16 constants; /* in a ConstMethod */
+	__u16 constants; /* in a ConstMethod, in its first CONSTANT_BYTES */
 	__u16 code_size; /* 2 bytes */
 	__u16 const_method_size; /* bytecode follows */
 	__u8 code_is_distance;
@@ -281,6 +281,7 @@ struct jvm {
 };
 
 #define BLOB_BYTES 128
+#define CONSTANT_BYTES 64 /* the fields of a ConstMethod are in its first bytes */
 
 /* Most interpreter functions in one sample, and bytes of a frame: MAX_FUNCTIONS of script.rs, FRAME_BYTES of runtime.rs. */
 #define MAX_SCRIPT_FRAMES 4096

@@ -1,4 +1,4 @@
-//! Costs of functions of Python and JavaScript: BPF's time a function, a profiler's CPU time and memory beside busy programs, and how much slower
+//! Costs of functions of Python, JavaScript and Java: BPF's time a function, a profiler's CPU time and memory beside busy programs, and how much slower
 //! such a program runs.
 
 use std::io::{BufRead, BufReader};
@@ -50,9 +50,11 @@ require('fs').writeSync(1, 'ready\\n');
 down(Number(process.argv[1]), process.argv[2] === 'tells');
 ";
 
-/// Number of functions in a deep stack and in a shallow stack.
-const MANY: u32 = 900;
-const FEW: u32 = 100;
+const DEEP_JAVA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/java/Deep.java");
+
+/// Number of functions in a deep stack and in a shallow stack. A walk of the deep one ends long before its time does.
+const MANY: u32 = 200;
+const FEW: u32 = 20;
 /// Busy programs at one time.
 const BUSY: usize = 10;
 /// Pairs of windows, without and with a profiler, in which a program is timed.
@@ -62,7 +64,7 @@ const PAIRS: usize = 8;
 #[derive(Clone, Copy)]
 struct Runtime {
     name: &'static str,
-    /// The command's first words. The program follows.
+    /// The command's first words. The program follows, or its path.
     words: [&'static str; 2],
     program: &'static str,
     /// Most nanoseconds of a function in BPF, per cent of a CPU beside ten busy programs, and megabytes more than beside shells.
@@ -71,6 +73,7 @@ struct Runtime {
 
 const PYTHON: Runtime = Runtime { name: "Python", words: ["python3", "-c"], program: DEEP, most: (100.0, 1.0, 60.0) };
 const NODE: Runtime = Runtime { name: "JavaScript", words: ["node", "-e"], program: DEEP_JAVASCRIPT, most: (150.0, 1.5, 80.0) };
+const JAVA: Runtime = Runtime { name: "Java", words: ["java", "-Xmx64m"], program: DEEP_JAVA, most: (200.0, 1.5, 80.0) };
 
 /// A program. It is killed when this is dropped.
 struct Program(Child, BufReader<std::process::ChildStdout>);
@@ -80,7 +83,7 @@ impl Program {
         let [command, option] = runtime.words;
         let mut command = Command::new(command);
         command.args([option, runtime.program, &depth.to_string(), if tells { "tells" } else { "silent" }]);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("python3 and node are needed by this row");
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("python3, node and java are needed by this row");
         let mut lines = BufReader::new(child.stdout.take().expect("piped above"));
         let mut line = String::new();
         lines.read_line(&mut line).expect("it says that it is ready");
@@ -116,11 +119,11 @@ impl Drop for Program {
 
 /// The table's rows about languages.
 pub(crate) fn languages(table: &mut Table) {
-    for runtime in [PYTHON, NODE] {
+    for runtime in [PYTHON, NODE, JAVA] {
         a_function(table, runtime);
     }
     beside_busy_programs(table);
-    for runtime in [PYTHON, NODE] {
+    for runtime in [PYTHON, NODE, JAVA] {
         slower(table, runtime);
     }
 }
@@ -163,7 +166,7 @@ fn beside_busy_programs(table: &mut Table) {
         let _ = shell.wait();
     }
     table.add(cost(&format!("{what}: shells"), "flametop", of_shells, None));
-    for runtime in [PYTHON, NODE] {
+    for runtime in [PYTHON, NODE, JAVA] {
         let programs: Vec<Program> = (0..BUSY).map(|_| Program::start(runtime, 20, false)).collect();
         let found = record(programs.iter().map(Program::pid).collect());
         let (_, percent, megabytes) = runtime.most;

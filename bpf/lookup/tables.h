@@ -266,6 +266,24 @@ struct met_function {
 #define SCRIPT_WINDOW_BYTES 1024
 #define MET_FUNCTIONS 64
 
+/* Addresses of a JVM's code that are remembered. A power of two. */
+#define KNOWN_CODES 256
+
+/* The CodeBlob at an address of a JVM's code: bpf/walk/hotspot.h. */
+struct jvm_code {
+	__u64 address;
+	__u64 blob;
+	__u64 segment; /* the address of its first segment's byte */
+	__u64 name; /* the first 8 letters */
+	__u64 code; /* its first instruction */
+	__u32 tgid;
+	__u32 id; /* of a method */
+	__s32 words; /* of its frame */
+	__u32 complete; /* bytes of code until the frame is whole */
+	__u32 is_barrier; /* routines for virtual threads */
+	__u32 reserved;
+};
+
 /* A walk of an interpreter's functions: bpf/walk/script.h. */
 struct script_state {
 	struct runtime runtime;
@@ -288,10 +306,9 @@ struct script_state {
 	__u64 fp; /* the innermost frame pointer */
 	__u64 bcp; /* the innermost frame's instruction in Java's interpreter. 0: it has no whole frame. BCP_IN_FRAME: the frame has it */
 	__u64 word; /* of the stack of a JVM's thread, read last */
-	__u64 blob; /* the code of a JVM that was found last, */
-	__u64 blob_name; /* the begin of its name, */
-	__u64 blob_code; /* its first instruction, */
-	__u64 blob_words[BLOB_BYTES / 8]; /* and its fields */
+	__u64 blob_words[BLOB_BYTES / 8]; /* fields of a CodeBlob */
+	struct jvm_code code; /* that was found last */
+	struct jvm_code codes[KNOWN_CODES];
 	__u64 stack_size; /* from script_record::base to the stack pointer of the outermost frame */
 	__u64 window[SCRIPT_WINDOW_BYTES / 8];
 	__u64 code_words[SCRIPT_CODE_WORDS];

@@ -105,16 +105,30 @@ static __always_inline int go_to_first_segment(struct script_state *script, __u6
 	return !back;
 }
 
-/* Finds the blob of an address of the code cache, and reads it. Returns whether there is one. Global, so that it is verified once. */
-__noinline int find_blob(struct cpu_state *cpu, __u64 address)
+/* Whether a CodeBlob is a method. */
+static __always_inline int is_method(const struct jvm_code *code)
 {
-	__u64 begin, name;
-	int i, came = 0;
+	return code->name == BLOB_COMPILED || code->name == BLOB_NATIVE;
+}
 
-	if (!cpu)
-		return 0;
-	struct script_state *script = &cpu->script;
+/*
+ * Tells whether what is remembered of an address is still so: a block begins where it began, and has the same method. Each method that is compiled
+ * has another number.
+ */
+static __always_inline int is_still(struct script_state *script, const struct jvm_code *code)
+{
+	__u32 id = code->id;
+	__u8 back;
+
+	return !bpf_probe_read_user(&back, sizeof(back), (void *)code->segment) && !back &&
+	       (!is_method(code) || (!bpf_probe_read_user(&id, sizeof(id), (void *)(code->blob + script->jvm.compile_id)) && id == code->id));
+}
+
+/* Finds the first segment of the block of an address. Returns 0, or if there is one, 1: its number is in script_state::word, its heap in `place`. */
+static __always_inline int find_block(struct script_state *script, __u64 address, __u32 *place)
+{
 	struct jvm *jvm = &script->jvm;
+	int i, came = 0;
 
 	script->word = 0;
 	if (CAN_ITERATE) {
@@ -126,7 +140,8 @@ __noinline int find_blob(struct cpu_state *cpu, __u64 address)
 	}
 	if (!script->word)
 		return 0;
-	struct code_heap *heap = &jvm->heaps[(script->word - 1) & (MAX_CODE_HEAPS - 1)];
+	*place = script->word - 1;
+	struct code_heap *heap = &jvm->heaps[*place & (MAX_CODE_HEAPS - 1)];
 
 	script->word = (address - heap->begin) >> (heap->shift & 31);
 	if (CAN_ITERATE) {
@@ -142,16 +157,49 @@ __noinline int find_blob(struct cpu_state *cpu, __u64 address)
 				break;
 		}
 	}
-	if (came <= 0)
+	return came > 0;
+}
+
+/* Finds the code at an address of the code cache: script_state::code. Returns whether there is some. Global, so that it is verified once. */
+__noinline int find_code(struct cpu_state *cpu, __u64 address)
+{
+	__u64 begin, name, letters;
+	__u32 place = 0;
+
+	if (!cpu)
 		return 0;
+	struct script_state *script = &cpu->script;
+	struct jvm *jvm = &script->jvm;
+	struct jvm_code *code = &script->code, *known = &script->codes[address * HASH_FACTOR >> 32 & (KNOWN_CODES - 1)];
+
+	if (known->address == address && known->tgid == cpu->sample.header.tgid && is_still(script, known)) {
+		*code = *known;
+		return 1;
+	}
+	if (!find_block(script, address, &place))
+		return 0;
+	struct code_heap *heap = &jvm->heaps[place & (MAX_CODE_HEAPS - 1)];
+
 	begin = heap->begin + (script->word << (heap->shift & 31)) + jvm->block_header;
+	code->segment = heap->segments + script->word;
 	if (bpf_probe_read_user(script->blob_words, sizeof(script->blob_words), (void *)begin))
 		return 0;
 	name = blob_pointer(script, jvm->blob_name);
-	if (read_word(name, &script->blob_name))
+	if (read_word(name, &code->name))
 		return 0;
-	script->blob_code = jvm->code_is_distance ? begin + blob_number(script, jvm->blob_code) : blob_pointer(script, jvm->blob_code);
-	script->blob = begin;
+	code->address = address;
+	code->tgid = cpu->sample.header.tgid;
+	code->blob = begin;
+	code->code = jvm->code_is_distance ? begin + blob_number(script, jvm->blob_code) : blob_pointer(script, jvm->blob_code);
+	code->words = blob_number(script, jvm->blob_frame_size);
+	code->complete = blob_number(script, jvm->blob_complete);
+	if (jvm->complete_is_short)
+		code->complete = jvm->blob_complete & 2 ? code->complete >> 16 : code->complete & 0xffff;
+	code->is_barrier = code->name == BLOB_ROUTINES && !read_word(name + CONTINUATION_AT, &letters) && letters == BLOB_CONTINUATION;
+	code->id = 0;
+	if (is_method(code) && bpf_probe_read_user(&code->id, sizeof(code->id), (void *)(begin + jvm->compile_id)))
+		return 0;
+	*known = *code;
 	return 1;
 }
 
@@ -163,8 +211,8 @@ __noinline int may_return_to(struct cpu_state *cpu, __u64 address)
 {
 	if (!cpu)
 		return 0;
-	return is_return_address(address) || (is_in_code_cache(cpu, address) && find_blob(cpu, address - 1) &&
-					      cpu->script.blob_name == BLOB_INTERPRETER);
+	return is_return_address(address) || (is_in_code_cache(cpu, address) && find_code(cpu, address - 1) &&
+					      cpu->script.code.name == BLOB_INTERPRETER);
 }
 
 /* Reads a word of the stack into script_state::word. Global, for the same reason. */
@@ -241,6 +289,8 @@ __noinline int leaf_distance(struct cpu_state *cpu, __u64 complete, __u32 words)
 	__u8 before = 0;
 	int i, rest;
 
+	/* Not needed here. */
+	OPAQUE(words);
 	if (!cpu)
 		return -1;
 	__u64 pc = cpu->walk.pc;
@@ -473,7 +523,7 @@ static __always_inline int leave_stub(struct cpu_state *cpu)
 {
 	struct walk *walk = &cpu->walk;
 	__u64 sp = walk->regs[REG_SP], fp = walk->regs[REG_FP];
-	int is_routine = cpu->script.blob_name == BLOB_ROUTINES;
+	int is_routine = cpu->script.code.name == BLOB_ROUTINES;
 
 	if (walk->is_return)
 		return leave_by_frame_pointer(cpu);
@@ -503,20 +553,16 @@ __noinline int leave_jvm_code(struct cpu_state *cpu)
 	if (!cpu)
 		return 1;
 	struct walk *walk = &cpu->walk;
-	struct script_state *script = &cpu->script;
-	struct jvm *jvm = &script->jvm;
+	struct jvm_code *code = &cpu->script.code;
 	int end = 1;
 
-	if (find_blob(cpu, walk->pc - walk->is_return)) {
-		__u32 words = blob_number(script, jvm->blob_frame_size);
-		__u64 complete = blob_number(script, jvm->blob_complete);
+	if (find_code(cpu, walk->pc - walk->is_return)) {
+		__s32 words = code->words;
 
-		if (jvm->complete_is_short)
-			complete = jvm->blob_complete & 2 ? complete >> 16 : complete & 0xffff;
-		if (script->blob_name == BLOB_INTERPRETER) {
+		if (code->name == BLOB_INTERPRETER) {
 			end = leave_interpreter(cpu);
-		} else if ((__s32)words > 0) {
-			end = walk->is_return ? -1 : leave_leaf(cpu, script->blob_code + complete, words);
+		} else if (words > 0) {
+			end = walk->is_return ? -1 : leave_leaf(cpu, code->code + code->complete, words);
 			if (end < 0)
 				end = leave_frame(cpu, words);
 		} else {
@@ -529,63 +575,58 @@ __noinline int leave_jvm_code(struct cpu_state *cpu)
 /* Returns a hash of a method: Method::check of src/runtimes/hotspot/method.rs. */
 static __always_inline __u32 check_of_method(struct script_state *script, __u64 constant)
 {
-	__u64 mix, constants, words;
+	__u64 mix;
 
-	if (read_word(constant + script->jvm.constants, &constants) || read_word(constant + (script->jvm.code_size & ~7), &words))
+	if (bpf_probe_read_user(script->blob_words, CONSTANT_BYTES, (void *)constant))
 		return 0;
 	mix = constant * HASH_FACTOR;
-	mix = (mix ^ constants) * HASH_FACTOR;
-	mix = (mix ^ words) * HASH_FACTOR;
+	mix = (mix ^ blob_pointer(script, script->jvm.constants)) * HASH_FACTOR;
+	mix = (mix ^ blob_pointer(script, script->jvm.code_size & ~7)) * HASH_FACTOR;
 	return mix >> 32;
 }
 
-/*
- * Tells whether a frame that was found last returns to the barrier of a virtual thread. A virtual thread that has waited has only its innermost
- * frames on the stack. The outermost of them returns to a routine that copies others from the heap. There, the frame pointer is that of the frame
- * that has entered the virtual thread, so the walk continues in the thread that carries it.
- */
-static __always_inline int is_return_barrier(struct script_state *script)
-{
-	__u64 letters;
-
-	return script->blob_name == BLOB_ROUTINES &&
-	       !read_word(blob_pointer(script, script->jvm.blob_name) + CONTINUATION_AT, &letters) && letters == BLOB_CONTINUATION;
-}
+/* Words of a frame of the interpreter that are read, up to that with the Method. */
+#define INTERPRETER_WORDS (BCP_SLOT / 8 - 2)
 
 /*
  * Adds the code of a frame. Returns whether the walk ends. `fp` is the frame pointer of a frame of the interpreter, `interrupted` whether the frame
  * did not call the one before it. Global, too.
+ *
+ * A virtual thread that has waited has only its innermost frames on the stack. The outermost of them returns to a routine that copies others from
+ * the heap. There, the frame pointer is that of the frame that has entered the virtual thread, so the walk continues in the thread that carries it.
  */
 __noinline int add_jvm_code(struct cpu_state *cpu, __u32 number, __u64 address, __u64 fp, __u32 interrupted)
 {
-	__u64 method, constant, place = 0, word;
+	__u64 constant, place = 0, word;
 	__u32 id = 0;
 
 	if (!cpu)
 		return 1;
 	struct script_state *script = &cpu->script;
 	struct jvm *jvm = &script->jvm;
+	struct jvm_code *code = &script->code;
+	__u64 *words = script->blob_words;
 
-	if (!find_blob(cpu, address))
+	if (!find_code(cpu, address))
 		return 0;
 	number &= MAX_USER_FRAMES - 1;
-	word = script->blob;
-	if (script->blob_name == BLOB_INTERPRETER && (number || script->bcp) && !read_word(fp - 24, &method) &&
-	    !read_word(method + jvm->const_method, &constant)) {
+	word = code->blob;
+	if (code->name == BLOB_INTERPRETER && (number || script->bcp) &&
+	    !bpf_probe_read_user(words, INTERPRETER_WORDS * sizeof(*words), (void *)(fp - BCP_SLOT)) &&
+	    !read_word(words[INTERPRETER_WORDS - 1] + jvm->const_method, &constant)) {
 		if (!number && script->bcp != BCP_IN_FRAME)
 			place = script->bcp;
-		else if (interrupted || read_word(fp - BCP_SLOT, &place))
-			place = 0;
+		else if (!interrupted)
+			place = words[0];
 		place -= constant + jvm->const_method_size;
 		place = place < (1 << 16) ? place + 1 : 0;
+		word = (words[INTERPRETER_WORDS - 1] & SCRIPT_ADDRESS) | (__u64)SCRIPT_INTERPRETED << SCRIPT_KIND_SHIFT;
 		id = check_of_method(script, constant);
-		word = (method & SCRIPT_ADDRESS) | (__u64)SCRIPT_INTERPRETED << SCRIPT_KIND_SHIFT;
-	} else if (script->blob_name == BLOB_COMPILED || script->blob_name == BLOB_NATIVE) {
-		if (bpf_probe_read_user(&id, sizeof(id), (void *)(word + jvm->compile_id)))
-			return 0;
+	} else if (is_method(code)) {
+		id = code->id;
 		word |= (__u64)SCRIPT_COMPILED << SCRIPT_KIND_SHIFT;
 	} else {
-		word |= (__u64)(!interrupted && is_return_barrier(script) ? SCRIPT_FROZEN : SCRIPT_STUB) << SCRIPT_KIND_SHIFT;
+		word |= (__u64)(!interrupted && code->is_barrier ? SCRIPT_FROZEN : SCRIPT_STUB) << SCRIPT_KIND_SHIFT;
 	}
 	if (!add_word(script, word, 2) || !add_word(script, number | place << SCRIPT_FRAME_BITS | (__u64)id << 32, 1))
 		return cut(&script->record);

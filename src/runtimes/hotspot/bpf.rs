@@ -7,6 +7,8 @@ use crate::runtimes::{HAS_HOTSPOT, RuntimeBytes, add_runtime};
 
 /// Bytes of a CodeBlob that BPF reads: `BLOB_BYTES`.
 const BLOB_BYTES: u64 = 128;
+/// Bytes of a ConstMethod that BPF reads: `CONSTANT_BYTES`.
+const CONSTANT_BYTES: u64 = 64;
 const HEAP: usize = 32;
 /// Where the offsets begin, behind the heaps and the bounds of all.
 const OFFSETS: usize = HEAP * MAX_HEAPS + 16;
@@ -52,7 +54,9 @@ impl Layout {
         let offsets: Option<Vec<u16>> = offsets.into_iter().map(|offset| u16::try_from(offset).ok()).collect();
         put(&mut jvm, OFFSETS, offsets?.into_iter().flat_map(u16::to_ne_bytes));
         put(&mut jvm, FLAGS, [u8::from(is_distance), u8::from(is_short), self.sender_sp()]);
-        let is_known = self.compile_id.width == 4 && self.code_size.width == 2;
+        let is_near = |field: Field| field.offset + 8 <= CONSTANT_BYTES;
+        let is_known =
+            self.compile_id.width == 4 && self.code_size.width == 2 && is_near(self.constants) && is_near(self.code_size);
         is_known.then_some(jvm)
     }
 }
