@@ -117,8 +117,9 @@ impl Running {
         let mut command = Command::new(java.home.join("bin/java"));
         command.args(flags).arg("-cp").arg(place).arg(class).stdout(output);
         let process = Process(command.spawn().unwrap());
-        let memory = ItsMemory(File::open(format!("/proc/{}/mem", process.0.id())).expect("this test needs root"));
         loop {
+            // As long as its program starts another one, it has another memory.
+            let memory = ItsMemory(File::open(format!("/proc/{}/mem", process.0.id())).expect("this test needs root"));
             let found = symbols(&process).and_then(|symbols| Layout::read(&memory, &symbols));
             if let Some(layout) = found {
                 let layout = layout.unwrap_or_else(|unfit| panic!("{}: {unfit:?}", java.version));
@@ -161,8 +162,9 @@ fn compiled_methods_are_those_that_the_jvm_lists() {
     for java in runtimes() {
         let running = Running::start(&java, &[], "Work", Stdio::null());
         std::thread::sleep(Duration::from_secs(4));
-        let told =
-            Command::new(java.home.join("bin/jcmd")).arg(running.process.0.id().to_string()).arg("Compiler.codelist").output();
+        let mut jcmd = Command::new(java.home.join("bin/java"));
+        jcmd.args(["-m", "jdk.jcmd/sun.tools.jcmd.JCmd"]).arg(running.process.0.id().to_string()).arg("Compiler.codelist");
+        let told = jcmd.output();
         running.signal(rustix::process::Signal::STOP);
         let told = String::from_utf8(told.unwrap().stdout).unwrap();
         let mut compared = 0;
@@ -386,6 +388,28 @@ fn virtual_threads_have_their_frames_and_those_of_their_carriers() {
             assert!(wrong.is_empty(), "{} {tier}: {} wrong: {:?}", java.version, wrong.len(), wrong[0]);
             assert!(whole > 100 && parts > 100 && cut * 200 <= whole, "{} {tier}: {whole}, {parts}, {cut}", java.version);
         }
+    }
+}
+
+/// Methods of classes that are loaded and unloaded all the time have names, if they are there until they are read: a tenth of a second at most. Here all
+/// classes but the last are unloaded every 2.5 seconds.
+#[test]
+fn methods_that_come_and_go_have_names() {
+    let _alone = alone();
+    let place = classes("Loads.java");
+    for java in runtimes() {
+        let mut command = Command::new(java.home.join("bin/java"));
+        command.args(["-Xmx64m", "-cp"]).arg(&place).args(["Loads", "6000", "250"]);
+        let mut process = Process(command.spawn().unwrap());
+        let samples = sampled(&mut process.0, 997, Language::Java);
+        let loaded =
+            samples.iter().filter(|sample| sample.functions.iter().any(|(name, ..)| name.starts_with("Loads$Loaded.run(")));
+        let all: usize = samples.iter().map(|sample| sample.functions.len()).sum();
+        let is_gone = |(name, ..): &&Function| name.contains("is gone") || name.contains("not read");
+        let gone = samples.iter().flat_map(|sample| &sample.functions).filter(is_gone).count();
+        let loaded = loaded.count();
+        println!("{}: {gone} of {all} methods are gone; {loaded} of {} samples in loaded classes", java.version, samples.len());
+        assert!(loaded > 3000 && gone * 25 <= all, "{}: {gone} of {all} methods are gone; {loaded}", java.version);
     }
 }
 

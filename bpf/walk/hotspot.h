@@ -503,6 +503,11 @@ static __always_inline int leave_interpreter(struct cpu_state *cpu)
 			return leave_interpreted_leaf(cpu);
 	}
 	pc = code_address(pc);
+#if !defined(__TARGET_ARCH_x86)
+	/* A caller that is interpreted has reserved more below its operands than it uses, and this frame begins there. */
+	if (caller_sp <= fp)
+		caller_sp = fp + 16;
+#endif
 	if (caller_sp <= fp || !is_return_of_frame(cpu, pc))
 		return 1;
 	/* The pass over all frames reads this one by its frame pointer. */

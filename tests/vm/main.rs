@@ -11,6 +11,8 @@
 //! cells of the table.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod runtimes;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -101,7 +103,13 @@ const QUESTIONS: &[Question] = &[
         answer: moved,
     },
     Question { name: "python", command: "/payload/python-functions", columns: &["Python functions right"], answer: pythons },
-    Question { name: "node", command: "/payload/node-functions", columns: &["JavaScript functions right"], answer: nodes },
+    Question {
+        name: "node",
+        command: "/payload/node-functions",
+        columns: &["JavaScript functions right"],
+        answer: runtimes::nodes,
+    },
+    Question { name: "java", command: "/payload/java-functions", columns: &["methods of Java right"], answer: runtimes::javas },
     Question {
         name: "registers",
         command: "REGISTERS_PROGRAM=/payload/programs/registers registers --nocapture 2>&1",
@@ -238,64 +246,6 @@ fn pythons(said: &str) -> Vec<String> {
     vec![if holds && !cells.is_empty() { cells } else { format!("{NO}: {cells}: {said}") }]
 }
 
-/// Counts samples in `leaf` whose functions are those that the program has told, for each tier of V8. `said` is what `tests/vm/node-functions`
-/// prints: a line of JSON for each chain of calls is `[CHAIN, [[NAME, FILE, LINE], …]]`, with the innermost function first. A stack that is whole
-/// and no chain's is wrong. Some lack functions: the time of a walk is short in an emulated machine.
-fn nodes(said: &str) -> Vec<String> {
-    let said = format!("\n{said}");
-    let (mut cells, mut holds) = (Vec::new(), succeeded(&said));
-    for of_version in said.split("\nnode ").skip(1) {
-        let mut cell = first_line(of_version).to_owned();
-        for of_tier in of_version.split("\ntier ").skip(1) {
-            let told: Vec<Vec<[String; 2]>> = of_tier.lines().filter_map(chain_of_calls).collect();
-            let tier = first_line(of_tier);
-            let (mut all, mut right, mut missing, mut wrong, mut of_chain) = (0, 0, 0, 0, vec![0; told.len()]);
-            let stacks =
-                of_version.lines().filter(|line| line.starts_with(&format!("{tier};"))).filter_map(|line| line.rsplit_once(' '));
-            for (stack, count) in stacks {
-                let count: usize = count.parse().unwrap_or(0);
-                let functions: Vec<&str> = stack.split(';').filter_map(|frame| frame.strip_suffix("_[s]")).collect();
-                // Not those in which the program finds out its stack.
-                if !functions.contains(&"leaf") || stack.contains("repareStackTrace") {
-                    continue;
-                }
-                all += count;
-                match told.iter().position(|told| is_chain(&functions, told)) {
-                    Some(chain) => (right, of_chain[chain]) = (right + count, of_chain[chain] + count),
-                    // A name that starts with a bracket says that something is missing.
-                    None if functions.iter().any(|function| function.starts_with('[')) => missing += count,
-                    None => wrong += if stack.contains(";_start;") { count } else { 0 },
-                }
-            }
-            cell += &format!(", {tier} {right} of {all} and {wrong} wrong");
-            let is_whole = (right + missing) * 10 >= all * 9 && right * 2 >= all;
-            holds &= all >= 200 && wrong == 0 && is_whole && of_chain.len() == 12 && !of_chain.contains(&0);
-        }
-        holds &= cell.matches(" and 0 wrong").count() == 4;
-        cells.push(cell);
-    }
-    let cells = cells.join("; ");
-    vec![if holds && !cells.is_empty() { cells } else { format!("{NO}: {cells}: {said}") }]
-}
-
-/// Whether these functions, outermost first, are those of a chain of calls. V8 does not note where it has inlined built-in functions, such as
-/// `Array.prototype.map`.
-fn is_chain(functions: &[&str], told: &[[String; 2]]) -> bool {
-    let is = |found: &str, name: &str| found == name || matches!(name, "" | "eval") && found.starts_with("(anonymous");
-    let same =
-        |told: &[&str]| told.len() == functions.len() && functions.iter().rev().zip(told).all(|(found, name)| is(found, name));
-    let all: Vec<&str> = told.iter().map(|[name, _]| &**name).collect();
-    let own: Vec<&str> = told.iter().filter(|[name, file]| !file.is_empty() || name == "eval").map(|[name, _]| &**name).collect();
-    same(&all) || same(&own)
-}
-
-/// Reads a chain of calls from a line of JSON: the name and the file of each function.
-fn chain_of_calls(line: &str) -> Option<Vec<[String; 2]>> {
-    let line: serde_json::Value = line.starts_with("[\"").then(|| serde_json::from_str(line).ok())??;
-    let text = |site: &serde_json::Value, at: usize| site[at].as_str().unwrap_or_default().to_owned();
-    Some(line[1].as_array()?.iter().map(|site| [text(site, 0), text(site, 1)]).collect())
-}
-
 /// A line for each means of taking stacks at functions, as `tests/vm/events` prints it.
 fn functions(said: &str) -> Vec<String> {
     FUNCTIONS.iter().map(|means| line_of(means, said)).collect()
@@ -408,24 +358,6 @@ fn answers_of_guests_are_read() {
     assert_eq!(pythons(said), ["3.13 200 of 200"]);
     assert!(pythons(&said.replace("main_[p];", ""))[0].starts_with(NO));
     assert!(pythons("status 0\n")[0].starts_with(NO));
-    let chain = |name: &str| {
-        format!("[\"{name}\",[[\"leaf\",\"x.js\",3],[\"map\",\"\",0],[\"{name}\",\"x.js\",9],[\"\",\"x.js\",30]]]\n")
-    };
-    let names: Vec<String> = (0..12).map(|number| format!("f{number}")).collect();
-    let lines = |line: &dyn Fn(&str) -> String| names.iter().map(|name| line(name)).collect::<String>();
-    let mut said = "node v22\n".to_owned();
-    for tier in ["Ignition", "Sparkplug", "TurboFan", "all"] {
-        let stack = |name: &str| format!("{tier};_start;(anonymous 30)_[s];node;{name}_[s];map_[s];leaf_[s] 20\n");
-        said += &format!("tier {tier}\n{}{}", lines(&chain), lines(&stack));
-    }
-    said += "status 0\n";
-    let right = |tier: &str| format!(", {tier} 240 of 240 and 0 wrong");
-    let all = ["Ignition", "Sparkplug", "TurboFan", "all"].map(right).concat();
-    assert_eq!(nodes(&said), [format!("v22{all}")]);
-    assert_eq!(nodes(&said.replace("f7_[s];map_[s]", "f7_[s]")), [format!("v22{all}")]);
-    assert!(nodes(&said.replacen("f7_[s]", "g_[s]", 1))[0].starts_with(NO));
-    assert!(nodes(&said.replace("tier all", ""))[0].starts_with(NO));
-    assert!(nodes(&said.replace("status 0", "status 1"))[0].starts_with(NO));
     let said = "all cases: 2000 samples, 1999 whole, 0 wrong\nstatus 0\n";
     assert_eq!(truth(said), ["1999 of 2000, 99.95 %", "0"]);
     assert!(truth("status 1")[0].starts_with(NO));

@@ -29,8 +29,7 @@ fn read_file(user: UserId, tgid: Tgid, part: &MappedPart) -> Option<Engine> {
             });
             Some(layout.map_or_else(Engine::UnfitV8, |layout| Engine::V8(Arc::new(layout))))
         }
-        // The walk through its code is not right for the interpreter elsewhere.
-        [_, Some(_)] if cfg!(target_arch = "x86_64") => {
+        [_, Some(_)] => {
             let found = file.addresses_of(hotspot::Layout::SYMBOLS)?;
             let mut symbols = [0; hotspot::Layout::SYMBOLS.len()];
             for (symbol, found) in symbols.iter_mut().zip(found) {

@@ -139,7 +139,7 @@ impl UserEnd {
             }
             UserEnd::Anonymous => (
                 "code made at run time without frame pointers",
-                "Java: -XX:+PreserveFramePointer, but not where an interpreted method is the caller; Node.js and .NET keep them",
+                "Java that flametop does not know (see below): -XX:+PreserveFramePointer; Node.js and .NET keep them",
             ),
             UserEnd::Zero => {
                 ("the return address or frame pointer was 0", "usual at the outermost frame if it has no unwind information")
