@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[cfg(feature = "live")]
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::formats::Format;
 
@@ -21,6 +21,8 @@ const KEPT: &str = "How much to keep";
 const COMMAND: &str = "The command";
 #[cfg(feature = "live")]
 const FILE: &str = "The file";
+#[cfg(feature = "live")]
+const ENGINE: &str = "The engine";
 const LOOKS: &str = "Looks";
 
 /// Examples at the end of the help.
@@ -65,6 +67,9 @@ pub enum Command {
     View(View),
     /// Write a file of one format in another one
     Convert(Convert),
+    /// Sample for weeks, and send profiles to OpenTelemetry's Collector or Grafana Pyroscope
+    #[cfg(feature = "live")]
+    Export(Export),
     /// Check what this machine supports and how to fix what is missing
     #[cfg(feature = "live")]
     Doctor,
@@ -76,6 +81,10 @@ pub enum Command {
     #[cfg(feature = "live")]
     #[command(name = "__hold", hide = true)]
     Hold(Hold),
+    /// Send what comes through standard input: the part of `export` that has no privileges.
+    #[cfg(feature = "live")]
+    #[command(name = "__send", hide = true)]
+    Send(Send),
 }
 
 /// Options of the process that becomes the command.
@@ -330,6 +339,42 @@ pub struct Record {
     pub program: Vec<OsString>,
 }
 
+/// Options of `export`.
+#[cfg(feature = "live")]
+#[derive(Args, Debug, Clone)]
+pub struct Export {
+    /// Options of sampling.
+    #[command(flatten)]
+    pub sampling: Sampling,
+    /// Send to this engine: otlp+https://collector:4318, pyroscope+https://pyroscope:4040 [default: OTEL_EXPORTER_OTLP_ENDPOINT]
+    #[arg(long, value_name = "URL", help_heading = ENGINE)]
+    pub to: Option<String>,
+    /// Send unencrypted to other machines too
+    #[arg(long, help_heading = ENGINE)]
+    pub insecure: bool,
+    /// Serve counts of what was sent and what was lost to Prometheus, on this machine: 127.0.0.1:9464
+    #[arg(long, value_name = "ADDRESS", help_heading = ENGINE)]
+    pub metrics: Option<String>,
+    /// Stop after this time: 30 (seconds), 90s, 10m, 2h; otherwise at Ctrl-C
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration, help_heading = SAMPLES)]
+    pub duration: Option<Duration>,
+}
+
+/// Options of the process that sends.
+#[cfg(feature = "live")]
+#[derive(Args, Debug, Clone)]
+pub struct Send {
+    /// The engine.
+    #[arg(long)]
+    pub to: String,
+    /// Whether it may be spoken to without encryption.
+    #[arg(long)]
+    pub insecure: bool,
+    /// Where counts are served.
+    #[arg(long)]
+    pub metrics: Option<String>,
+}
+
 /// Options of `convert`.
 #[derive(Args, Debug, Clone)]
 pub struct Convert {
@@ -409,7 +454,20 @@ pub struct NamesOf {
 
 /// Reads the command line. If it is wrong or asks for help, prints a message and ends the program.
 pub fn parse() -> Cli {
-    Cli::parse()
+    let matches = command().get_matches();
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// Returns the description of the command line. `export` runs for weeks: it samples less often, and keeps less.
+fn command() -> clap::Command {
+    let command = Cli::command();
+    #[cfg(feature = "live")]
+    let command = command.mut_subcommand("export", |export| {
+        export
+            .mut_arg("frequency", |frequency| frequency.default_value("19"))
+            .mut_arg("memory", |memory| memory.default_value("32M"))
+    });
+    command
 }
 
 /// Reads these words as a command line, for tests.
@@ -545,8 +603,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        use clap::CommandFactory;
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]

@@ -18,6 +18,7 @@
 //! - [`privileges`]: drops privileges after the start, in all threads.
 //! - [`palette`]: colours of boxes, on the screen and in saved pictures.
 //! - [`formats`]: one module a file format, for reading and writing.
+//! - [`fleet`]: sends profiles to the engines that collect them from many machines.
 //! - [`ui`]: the screen and its keys.
 //! - [`session`]: builds these parts and connects them for one run. [`cli`] chooses the parts.
 //!
@@ -28,6 +29,8 @@ pub mod cli;
 #[cfg(feature = "live")]
 pub mod collector;
 mod cpu_time;
+#[cfg(feature = "live")]
+pub mod fleet;
 pub mod formats;
 mod locks;
 pub mod object;

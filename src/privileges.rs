@@ -32,7 +32,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter_all_threads};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    apply_filter_all_threads,
+};
 
 /// Reads all users' files.
 const READ: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;
@@ -53,6 +56,8 @@ const NEWEST: u32 = 40;
 /// Tasks of the rest of the run. They decide which privileges it keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Duties {
+    /// Sends what it is handed.
+    Sends,
     /// Reads files that the user names.
     Reads,
     /// Reads files that the user names, some with addresses of the kernel, and saves.
@@ -72,6 +77,7 @@ impl Duties {
     fn capabilities(self) -> CapabilitySet {
         let when = |condition: bool, set: CapabilitySet| if condition { set } else { CapabilitySet::empty() };
         match self {
+            Duties::Sends => CapabilitySet::empty(),
             Duties::Reads => READ,
             Duties::Views => FILES.union(CapabilitySet::SYSLOG),
             Duties::Samples { command, fetches, .. } => {
@@ -200,14 +206,27 @@ fn with_permitted<T>(work: impl FnOnce() -> T) -> T {
 pub fn close() {
     return_precedence();
     drop_but(CapabilitySet::SYS_NICE);
-    if let Some(filter) = filter() {
+    if let Some(filter) = filter(&[]) {
         let _ = apply_filter_all_threads(&filter);
     }
 }
 
-/// Returns a filter that refuses [`REFUSED`] and allows all other calls. `None` on architectures that the library does not know.
-fn filter() -> Option<BpfProgram> {
-    let rules: BTreeMap<i64, _> = REFUSED.iter().chain(REFUSED_HERE).map(|call| (*call, Vec::new())).collect();
+/// Drops all privileges of a process that only sends what it is handed. To call before it has other threads. It can write no file, start no program,
+/// and reach no other process.
+pub fn close_for_sending() {
+    keep(Duties::Sends);
+    drop_unneeded();
+    if let Some(filter) = filter(REFUSED_TO_SENDER) {
+        let _ = apply_filter_all_threads(&filter);
+    }
+}
+
+/// Returns a filter that refuses [`REFUSED`] and these calls, and allows all others. `None` on architectures that the library does not know.
+fn filter(further: &[i64]) -> Option<BpfProgram> {
+    let mut rules: BTreeMap<i64, _> = REFUSED.iter().chain(REFUSED_HERE).chain(further).map(|call| (*call, Vec::new())).collect();
+    if !further.is_empty() {
+        rules.extend(OPENING.iter().map(|(call, flags)| (*call, opening_to_write(*flags))));
+    }
     let architecture = std::env::consts::ARCH.try_into().ok()?;
     let eperm = SeccompAction::Errno(rustix::io::Errno::PERM.raw_os_error().unsigned_abs());
     SeccompFilter::new(rules, SeccompAction::Allow, eperm, architecture).ok()?.try_into().ok()
@@ -272,6 +291,88 @@ const REFUSED: &[i64] = &[
     libc::SYS_nfsservctl,
 ];
 
+/// System calls that a process that only sends never makes. They change files, start programs, or reach other processes.
+const REFUSED_TO_SENDER: &[i64] = &[
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_prlimit64,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_memfd_create,
+    libc::SYS_openat2,
+    libc::SYS_unlinkat,
+    libc::SYS_renameat2,
+    libc::SYS_mkdirat,
+    libc::SYS_linkat,
+    libc::SYS_symlinkat,
+    libc::SYS_truncate,
+    libc::SYS_ftruncate,
+    libc::SYS_fallocate,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_mq_open,
+    libc::SYS_shmget,
+    libc::SYS_msgget,
+    libc::SYS_semget,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_unlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rmdir,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rename,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_renameat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_mkdir,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_link,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_symlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_creat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+];
+
+/// System calls that open files, and the number of the argument that has the flags.
+const OPENING: &[(i64, u8)] = &[
+    (libc::SYS_openat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1),
+];
+
+/// Returns rules for calls that open a file to write it, or make one.
+fn opening_to_write(flags: u8) -> Vec<SeccompRule> {
+    let any_of = [
+        (libc::O_ACCMODE, libc::O_WRONLY),
+        (libc::O_ACCMODE, libc::O_RDWR),
+        (libc::O_CREAT, libc::O_CREAT),
+        (libc::O_TRUNC, libc::O_TRUNC),
+    ];
+    let rule = |(mask, value): (i32, i32)| {
+        let compared = SeccompCmpOp::MaskedEq(u64::from(mask.unsigned_abs()));
+        let condition = SeccompCondition::new(flags, SeccompCmpArgLen::Dword, compared, u64::from(value.unsigned_abs()));
+        SeccompRule::new(vec![condition.ok()?]).ok()
+    };
+    any_of.into_iter().filter_map(rule).collect()
+}
+
 /// Refused system calls that only this architecture has.
 #[cfg(target_arch = "x86_64")]
 const REFUSED_HERE: &[i64] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt, libc::SYS_mknod, libc::SYS_uselib];
@@ -300,7 +401,7 @@ mod tests {
 
     #[test]
     fn the_filter_can_be_made_here() {
-        assert!(filter().is_some_and(|filter| filter.len() > REFUSED.len()));
+        assert!(filter(&[]).is_some_and(|filter| filter.len() > REFUSED.len()));
     }
 
     #[test]

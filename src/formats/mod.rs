@@ -50,6 +50,7 @@ pub use about::{About, Problem};
 pub use glance::{Glance, glance};
 pub use open::open;
 pub use options::SaveOptions;
+pub use otlp::{message_of_status, otlp_of_samples, rejected};
 pub use reading::{CodeAt, Destination, Kernel, Opened, StackCopy, StackWalker, ThisMachine};
 pub use sink::Sink;
 pub use table::Format;

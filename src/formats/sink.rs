@@ -3,6 +3,7 @@
 //! A sink reads the sample store as a view does: it takes slices of samples under the store's lock, from the last one that it took. So it
 //! delays the collector as little as a view does, whether samples still come or not.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::FormatError;
@@ -49,6 +50,8 @@ pub(super) struct Cursor {
     epoch: u64,
     /// Number of the next sample in the store.
     next: u64,
+    /// Number of the first sample that is not taken.
+    end: Option<u64>,
     /// Samples that were taken.
     pub(super) samples: u64,
     /// Samples that the store had dropped before they could be taken.
@@ -56,6 +59,11 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
+    /// Takes only samples with these numbers.
+    pub(super) fn of(numbers: Range<u64>) -> Cursor {
+        Cursor { next: numbers.start, end: Some(numbers.end), ..Cursor::default() }
+    }
+
     /// Whether the store has renewed the ids of stacks and threads since the last call.
     pub(super) fn has_new_ids(&mut self, profile: &Profile) -> bool {
         std::mem::replace(&mut self.epoch, profile.epoch()) != profile.epoch()
@@ -68,10 +76,14 @@ impl Cursor {
         kept: &mut dyn FnMut(&Sample) -> bool,
         mut each: impl FnMut(&Sample),
     ) -> bool {
-        let gone = profile.samples.first().saturating_sub(self.next);
+        let end = self.end.unwrap_or(u64::MAX);
+        let gone = profile.samples.first().min(end).saturating_sub(self.next);
         (self.missed, self.next) = (self.missed + gone, self.next + gone);
-        let mut left = SLICE;
+        let mut left = usize::try_from(end.saturating_sub(self.next)).unwrap_or(SLICE).min(SLICE);
         for slice in profile.samples.slices_from(self.next) {
+            if left == 0 {
+                break;
+            }
             let part = slice.get(..left).unwrap_or(slice);
             for sample in part.iter().filter(|sample| kept(sample)) {
                 each(sample);
@@ -79,11 +91,8 @@ impl Cursor {
             }
             left -= part.len();
             self.next += part.len() as u64;
-            if left == 0 {
-                break;
-            }
         }
-        profile.samples.end() > self.next
+        profile.samples.end().min(end) > self.next
     }
 }
 

@@ -6,6 +6,7 @@
 //! Sizes that matter: a [`Sample`] is 32 bytes. A node of the stack trie is 8 bytes, and about 8 more in its hash index. A node of a call
 //! tree is 32 bytes.
 
+mod containers;
 mod ids;
 mod kernel;
 mod listing;
@@ -14,6 +15,7 @@ pub(crate) mod store;
 mod unit;
 pub(crate) mod view;
 
+pub use containers::Place;
 pub use ids::{
     BuildId, CgroupId, Cpu, ElfAddress, EventSource, FileNamespace, FileOffset, FrameId, KernelAddress, LabelId, ObjectId,
     ProcessAddress, StackId, Tgid, ThreadIndex, Tid, Timestamp, UserId,

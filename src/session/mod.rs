@@ -45,6 +45,8 @@ mod runtime;
 mod sampling;
 mod save_samples;
 pub(crate) mod screen;
+#[cfg(feature = "live")]
+mod send;
 mod shared;
 mod stack_copies;
 #[cfg(feature = "live")]
@@ -97,6 +99,8 @@ pub fn run(cli: Cli) -> Result<u8> {
         None => anyhow::bail!("this flametop was built without sampling; `flametop view FILE` opens a file"),
         #[cfg(feature = "live")]
         Some(Command::Record(options)) => return record::run(options),
+        #[cfg(feature = "live")]
+        Some(Command::Export(options)) => return record::export::run(&options),
         Some(Command::View(options)) => {
             give_up_all_but(Duties::Views);
             view::run(&options)?;
@@ -117,6 +121,8 @@ pub fn run(cli: Cli) -> Result<u8> {
         }
         #[cfg(feature = "live")]
         Some(Command::Hold(options)) => child::hold(&options)?,
+        #[cfg(feature = "live")]
+        Some(Command::Send(options)) => send::run(&options)?,
     }
     Ok(0)
 }

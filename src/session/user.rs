@@ -168,6 +168,11 @@ impl Ids {
     }
 }
 
+impl Ids {
+    /// A user who owns nothing.
+    pub(super) const NOBODY: Ids = Ids { user: 65534, group: 65534, groups: Vec::new() };
+}
+
 impl FromStr for Ids {
     type Err = String;
 

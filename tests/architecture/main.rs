@@ -26,6 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("symbolize", &["symbolize", "object", "profile", "locks", "allocator", "cpu_time"]),
     ("palette", &["profile"]),
     ("formats", &["formats", "palette", "profile", "locks", "cpu_time"]),
+    ("fleet", &["fleet", "formats", "profile", "locks"]),
     ("ui", &["ui", "palette", "profile", "cpu_time"]),
     ("cli", &["cli", "formats", "profile"]),
     (
@@ -38,6 +39,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "collector",
             "symbolize",
             "formats",
+            "fleet",
             "palette",
             "ui",
             "cpu_time",
@@ -72,6 +74,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
         &[
             "object/",
             "collector/tables/cache.rs",
+            "fleet/",
             "formats/packed.rs",
             "formats/recording/",
             "formats/pprof/",
@@ -80,6 +83,8 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ),
     ("ruzstd", &["object/", "formats/packed.rs"]),
     ("lzma_rust2", &["object/", "formats/packed.rs"]),
+    ("ureq", &["fleet/", "session/fetch.rs"]),
+    ("rustls", &["fleet/"]),
     ("clap", &["cli"]),
     ("toml", &["session/config"]),
     ("seccompiler", &["privileges.rs"]),

@@ -10,12 +10,15 @@
 //! opentelemetry-proto 1.10 and later. Files of 1.9 have other numbers in samples: values (2), attributes (3). They are told apart and read
 //! as well. The same in JSON is converted to these messages, and from them. Source: <https://github.com/open-telemetry/opentelemetry-proto> (`profiles/v1development`).
 
+mod answer;
 mod json;
 mod read;
 mod write;
 
+pub use answer::{message_of_status, rejected};
 pub(super) use read::{open, open_json, recognizes};
 pub(super) use write::OtlpWriter;
+pub use write::otlp_of_samples;
 
 use crate::profile::{FrameKind, Language};
 
@@ -39,6 +42,10 @@ mod tables {
 /// Names of attributes, after the semantic conventions.
 mod keys {
     pub(super) const HOST: &str = "host.name";
+    pub(super) const CONTAINER: &str = "container.id";
+    pub(super) const POD: &str = "k8s.pod.uid";
+    /// The conventions have no name for a cgroup.
+    pub(super) const CGROUP: &str = "process.linux.cgroup";
     pub(super) const SERVICE: &str = "service.name";
     pub(super) const PROCESS: &str = "process.pid";
     pub(super) const PROGRAM: &str = "process.executable.name";

@@ -2,6 +2,7 @@
 //! renewed while samples are taken. The file is made at the end: samples of one stack, thread and CPU are one row with all their times.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -13,8 +14,8 @@ use crate::formats::about::About;
 use crate::formats::protobuf::Message;
 use crate::formats::sink::{Cursor, Numbers, Sink};
 use crate::profile::{
-    Begin, BuildId, EventSource, Folding, Frame, FrameId, FrameKind, LabelId, Names, Processes, Profile, Sample, StackId,
-    ThreadIndex, Unit,
+    Begin, BuildId, CgroupId, EventSource, Folding, Frame, FrameId, FrameKind, LabelId, Names, Place, Processes, Profile, Sample,
+    StackId, ThreadIndex, Unit,
 };
 
 /// Frames that are left out: readers could not fold them.
@@ -39,6 +40,8 @@ pub(in crate::formats) struct OtlpWriter {
     /// Whether samples have times and CPUs.
     has: (bool, bool),
     about: About,
+    /// Attributes of all processes. They replace those that are known of each.
+    attributes: Vec<(String, String)>,
     out: Vec<u8>,
     /// Frames of a stack that are to be written, innermost first.
     path: Vec<(StackId, FrameId)>,
@@ -51,11 +54,24 @@ impl OtlpWriter {
     }
 }
 
+/// Returns a writer of the samples with these numbers, for an engine. `attributes` are said of all processes.
+#[must_use]
+pub fn otlp_of_samples(numbers: Range<u64>, attributes: Vec<(String, String)>) -> Box<dyn Sink> {
+    Box::new(OtlpWriter { cursor: Cursor::of(numbers), attributes, ..OtlpWriter::default() })
+}
+
+/// A process, in a cgroup.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct OfProcess {
+    tgid: u32,
+    name: Arc<str>,
+    cgroup: CgroupId,
+}
+
 /// A thread, and its process.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct OfThread {
-    tgid: u32,
-    process: Arc<str>,
+    process: OfProcess,
     tid: u32,
     name: Arc<str>,
 }
@@ -69,8 +85,8 @@ struct Key {
     cpu: u16,
 }
 
-/// The samples of a process, by source.
-type OfProcess = BTreeMap<EventSource, Vec<(Key, Values)>>;
+/// Samples by source.
+type BySource = BTreeMap<EventSource, Vec<(Key, Values)>>;
 
 #[derive(Default)]
 struct Values {
@@ -212,7 +228,8 @@ impl OtlpWriter {
         }
         let thread = profile.threads.get(index).unwrap_or_default();
         let [process, name] = [thread.process, thread.name].map(|label| Arc::<str>::from(names.labels.name(label)));
-        let row = OfThread { tgid: thread.tgid.0, process, tid: thread.tid.0, name };
+        let process = OfProcess { tgid: thread.tgid.0, name: process, cgroup: thread.cgroup };
+        let row = OfThread { process, tid: thread.tid.0, name };
         let number = *self.thread_rows.entry(row).or_insert_with_key(|row| {
             self.thread.push(row.clone());
             u32::try_from(self.thread.len() - 1).unwrap_or(u32::MAX)
@@ -313,22 +330,13 @@ impl OtlpWriter {
         let mut file = Message::default();
         let samples = std::mem::take(&mut self.samples);
         // Samples by process, and by source.
-        let mut processes: BTreeMap<(u32, Arc<str>), OfProcess> = BTreeMap::new();
+        let mut processes: BTreeMap<OfProcess, BySource> = BTreeMap::new();
         for (key, values) in samples {
             let Some(thread) = self.thread.get(key.thread as usize) else { continue };
-            let process = (thread.tgid, Arc::clone(&thread.process));
-            processes.entry(process).or_default().entry(key.source).or_default().push((key, values));
+            processes.entry(thread.process.clone()).or_default().entry(key.source).or_default().push((key, values));
         }
-        for ((tgid, program), sources) in processes {
-            let mut resource = Message::default();
-            attribute_of(&mut resource, keys::SERVICE, &text_value(&program));
-            attribute_of(&mut resource, keys::PROGRAM, &text_value(&program));
-            if tgid > 0 {
-                attribute_of(&mut resource, keys::PROCESS, &number_value(tgid.into()));
-            }
-            if !self.about.host.is_empty() {
-                attribute_of(&mut resource, keys::HOST, &text_value(&self.about.host));
-            }
+        for (process, sources) in processes {
+            let resource = self.resource(&process);
             let mut scope = Message::default();
             scope.bytes(1, b"flametop");
             scope.bytes(2, env!("CARGO_PKG_VERSION").as_bytes());
@@ -345,6 +353,35 @@ impl OtlpWriter {
         }
         file.bytes(data::DICTIONARY, &self.dictionary().0);
         file.0
+    }
+
+    fn resource(&self, process: &OfProcess) -> Message {
+        let OfProcess { tgid, name, cgroup } = process;
+        let path = self.about.cgroups.get(cgroup).map_or("", |path| path);
+        let place = Place::of(path);
+        let pod = place.pod.map(|pod| pod.replace('_', "-"));
+        let texts = [
+            (keys::SERVICE, Some(&**name)),
+            (keys::PROGRAM, Some(&**name)),
+            (keys::HOST, Some(&*self.about.host)),
+            (keys::CONTAINER, place.container),
+            (keys::POD, pod.as_deref()),
+            (keys::CGROUP, Some(path)),
+        ];
+        let is_said = |key: &str| self.attributes.iter().any(|(name, _)| name == key);
+        let mut resource = Message::default();
+        for (key, value) in texts {
+            if let Some(value) = value.filter(|value| !value.is_empty() && !is_said(key)) {
+                attribute_of(&mut resource, key, &text_value(value));
+            }
+        }
+        if *tgid > 0 {
+            attribute_of(&mut resource, keys::PROCESS, &number_value((*tgid).into()));
+        }
+        for (key, value) in &self.attributes {
+            attribute_of(&mut resource, key, &text_value(value));
+        }
+        resource
     }
 
     fn value_type(&mut self, what: &str, unit: &str) -> Message {

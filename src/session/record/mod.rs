@@ -1,6 +1,7 @@
 //! Recording without a screen: samples for a while, then one file.
 
 mod ending;
+pub(super) mod export;
 mod keeping;
 mod report;
 mod when;
