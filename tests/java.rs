@@ -175,11 +175,9 @@ fn compiled_methods_are_those_that_the_jvm_lists() {
             let [id, _, _, name, ..] = words[..] else { continue };
             let places: Vec<u64> = place.split([',', '-']).filter_map(|text| hexadecimal(text.trim())).collect();
             let [address, begin, end] = places[..] else { continue };
-            let Some(blob) = running.blob(begin) else { panic!("{}: nothing at {line}", java.version) };
             // It may have been freed since.
-            if blob.address != address || blob.check(&running.memory, &running.layout) != id.parse().ok() {
-                continue;
-            }
+            let same = |blob: &Blob| blob.address == address && blob.check(&running.memory, &running.layout) == id.parse().ok();
+            let Some(blob) = running.blob(begin).filter(same) else { continue };
             assert_eq!((blob.begin, blob.kind), (begin, BlobKind::Compiled), "{line}");
             assert_eq!(running.blob(end - 1).map(|blob| blob.address), Some(address), "{line}");
             let calls = blob.calls(&running.memory, &running.layout, begin).unwrap();
