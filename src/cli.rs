@@ -416,9 +416,16 @@ pub struct View {
     /// Open this recording, pprof profile, perf.data, text of `perf script` or file of folded stacks; - is standard input
     ///
     /// The content decides, not the name. It may be compressed by gzip, zstd or xz. An address such as
-    /// http://localhost:6060/debug/pprof/profile?seconds=10 is requested. If it
+    /// http://localhost:6060/debug/pprof/profile?seconds=10 is requested. An engine tells what it
+    /// has kept: pyroscope+https://HOST:4040/{service_name="x"}@-2h..-1h. If it
     /// is a directory, its profiles are listed, to choose from.
     pub file: PathBuf,
+    /// Ask an engine for what it has kept from this time on: -1h, -30m, 2026-11-30T22:00Z [default: -1h]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub from: Option<String>,
+    /// Ask an engine for what it has kept until this time [default: now]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub until: Option<String>,
     /// Show the difference from this file
     #[arg(short, long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,

@@ -13,6 +13,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use common::{FLAMETOP, alone, flametop, root_or_fail};
 
 /// Longest wait for what must happen.
@@ -80,12 +82,11 @@ fn serve(mut stream: TcpStream, got: &Mutex<Vec<Request>>, reaction: &Reaction) 
         while let Some((name, value)) = line().as_deref().and_then(|line| line.split_once(": ")) {
             headers.insert(name.to_ascii_lowercase(), value.to_owned());
         }
-        let mut body = vec![0; headers["content-length"].parse().unwrap()];
+        let mut body = vec![0; headers.get("content-length").map_or(0, |length| length.parse().unwrap())];
         if reader.read_exact(&mut body).is_err() {
             return;
         }
-        let mut plain = Vec::new();
-        flate2::read::GzDecoder::new(&body[..]).read_to_end(&mut plain).unwrap();
+        let plain = if headers.contains_key("content-encoding") { unpacked(&body) } else { body };
         let number = {
             let mut got = got.lock().unwrap();
             got.push(Request { first, headers, body: plain });
@@ -93,6 +94,12 @@ fn serve(mut stream: TcpStream, got: &Mutex<Vec<Request>>, reaction: &Reaction) 
         };
         reaction(number, &mut stream);
     }
+}
+
+fn unpacked(bytes: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    flate2::read::GzDecoder::new(bytes).read_to_end(&mut plain).unwrap();
+    plain
 }
 
 fn answer(stream: &mut TcpStream, status: &str, headers: &str, body: &[u8]) {
@@ -406,4 +413,50 @@ fn addresses_that_are_wrong_are_told_at_once() {
         let output = output.unwrap();
         assert!(!output.status.success() && said(&output).contains(told), "{words:?}: {}", said(&output));
     }
+}
+
+/// The folded stacks that an engine keeps.
+const KEPT: &str = "main;rest 1\nmain;work 41\n";
+
+/// Returns them as a file of pprof.
+fn kept() -> Vec<u8> {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("x.folded"), place.path().join("x.pprof"));
+    std::fs::write(&from, KEPT).unwrap();
+    let output = flametop(&["convert", from.to_str().unwrap(), to.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", said(&output));
+    unpacked(&std::fs::read(to).unwrap())
+}
+
+#[test]
+fn engines_are_asked_for_what_they_have_kept() {
+    let profile = kept();
+    let report = format!("{{\"total\":\"42\",\"filtered\":\"0\",\"pprof\":\"{}\"}}", BASE64_STANDARD.encode(&profile));
+    let engine = Engine::start(move |number, stream| match number {
+        0 => answer(stream, "200 OK", "content-type: application/proto\r\n", &profile),
+        1 => answer(stream, "200 OK", "content-type: application/json\r\n", report.as_bytes()),
+        _ => answer(stream, "400 Bad Request", "", b"{\"code\":\"invalid_argument\",\"message\":\"no such type\"}"),
+    });
+    let asked = |name: &str, times: &str| {
+        let address = format!("{name}+http://{}/{{service_name=\"x\"}}{times}", engine.address);
+        let mut command = Command::new(FLAMETOP);
+        command.args(["convert", &address, "-"]).env("FLAMETOP_HEADERS", "x-scope-orgid=7").output().unwrap()
+    };
+    for (name, times) in [("pyroscope", "@-2h..-1h"), ("parca", "")] {
+        let output = asked(name, times);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), KEPT, "{}", said(&output));
+    }
+    let output = asked("pyroscope", "");
+    assert!(
+        !output.status.success() && said(&output).contains("400 Bad Request") && said(&output).contains("no such type"),
+        "{}",
+        said(&output)
+    );
+    let requests = engine.requests();
+    let firsts: Vec<&str> = requests.iter().map(|request| &*request.first).collect();
+    assert_eq!(firsts[0], "POST /querier.v1.QuerierService/SelectMergeProfile HTTP/1.1");
+    assert!(firsts[1].starts_with("GET /api/profiles/query?mode=2&report_type=1&merge.query=parca_agent"), "{}", firsts[1]);
+    assert!(requests.iter().all(|request| request.headers["x-scope-orgid"] == "7"));
+    let wanted = b"{service_name=\"x\"}";
+    assert!(requests[0].body.windows(wanted.len()).any(|part| part == wanted));
 }

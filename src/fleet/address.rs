@@ -89,7 +89,7 @@ impl Address {
 }
 
 /// Splits `host:port`. The host of `[::1]:80` is `::1`.
-fn split_port(server: &str) -> Option<(&str, Option<u16>)> {
+pub(super) fn split_port(server: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = match server.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']')?;

@@ -40,7 +40,7 @@ pub(super) fn of(reply: &Reply, address: &Address, now: u64) -> Answer {
         }
         408 | 429 | 500 | 502 | 503 | 504 => Answer::Later {
             after: reply.retry_after.as_deref().and_then(|text| retry_after(text, now)),
-            why: format!("{server} answers {}{}", in_words(reply.status), said(&words(&reply.body))),
+            why: in_sentence(server, reply.status, &reply.body),
         },
         status => {
             let words = words(&reply.body);
@@ -61,11 +61,16 @@ pub(super) fn of(reply: &Reply, address: &Address, now: u64) -> Answer {
                 (301..=308, _) => {
                     format!("{server} answers {} to elsewhere; flametop sends only where it was told to", in_words(status))
                 }
-                _ => format!("{server} answers {}{}", in_words(status), said(&words)),
+                _ => in_sentence(server, status, &reply.body),
             };
             Answer::Refused { why }
         }
     }
+}
+
+/// Returns the answer in a sentence.
+pub(super) fn in_sentence(server: &str, status: u16, body: &[u8]) -> String {
+    format!("{server} answers {}{}", in_words(status), said(&words(body)))
 }
 
 fn in_words(status: u16) -> String {

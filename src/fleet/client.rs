@@ -1,31 +1,26 @@
 //! One connection to an engine.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ureq::Agent;
-use ureq::config::Config;
+use ureq::config::{Config, ConfigBuilder};
 use ureq::tls::{RootCerts, TlsConfig};
+use ureq::typestate::AgentScope;
+use ureq::{Agent, RequestBuilder};
 
 use super::address::Address;
-use super::answer::Reply;
+use super::answer::{self, Reply};
 use super::certificates;
+use super::environment::{self, Manners};
+use super::question::{Question, Request};
 
 /// Bytes of an answer that are read.
 const ANSWER: u64 = 64 << 10;
 
-/// How an engine is spoken to.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Manners {
-    /// The longest time of a request.
-    pub timeout: Duration,
-    /// Headers of each request.
-    pub headers: Vec<(String, String)>,
-    /// A file with the authorities whose certificates are believed, instead of those of the machine.
-    pub certificates: Option<PathBuf>,
-}
+/// How long a connection may take, to ask a question.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Sends requests to one address.
 pub(super) struct Client {
@@ -34,27 +29,66 @@ pub(super) struct Client {
     headers: Vec<(String, String)>,
 }
 
+/// Returns what speaks to a server, encrypted or not. Reads all files that are needed later.
+fn agent(
+    is_secure: bool,
+    certificates: Option<&Path>,
+    limit: impl FnOnce(ConfigBuilder<AgentScope>) -> ConfigBuilder<AgentScope>,
+) -> Result<Agent, String> {
+    let mut config = Config::builder()
+        .max_redirects(0)
+        .http_status_as_error(false)
+        .max_idle_connections(1)
+        .user_agent(concat!("flametop/", env!("CARGO_PKG_VERSION")));
+    if is_secure {
+        let roots = certificates::read(certificates)?;
+        let tls = TlsConfig::builder()
+            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .root_certs(RootCerts::from(roots.into_iter()))
+            .build();
+        config = config.tls_config(tls);
+    } else {
+        // Proxies are for other machines.
+        config = config.proxy(None);
+    }
+    Ok(limit(config).build().new_agent())
+}
+
+/// Asks an engine for a profile. The answer is a file of pprof. `get` returns variables of the environment.
+///
+/// # Errors
+///
+/// A sentence.
+pub fn ask(question: &Question, get: impl Fn(&str) -> Option<String>) -> Result<Box<dyn Read>, String> {
+    let server = &question.server;
+    let agent = agent(question.is_secure(), None, |config| config.timeout_connect(Some(CONNECTED_WITHIN)))?;
+    let Request { url, body } = question.request();
+    let headers = environment::headers(get, "FLAMETOP_HEADERS")?;
+    let answer = match body {
+        Some((kind, body)) => with(agent.post(&url).header("content-type", kind), &headers).send(&body),
+        None => with(agent.get(&url), &headers).call(),
+    };
+    let answer = answer.map_err(|error| format!("failed to ask {server}: {error}"))?;
+    let status = answer.status().as_u16();
+    let body = answer.into_body().into_reader();
+    if status == 200 {
+        return question.profile(body);
+    }
+    let mut said = Vec::new();
+    // An answer that breaks off says enough by its status.
+    let _ = body.take(ANSWER).read_to_end(&mut said);
+    Err(answer::in_sentence(server, status, &said))
+}
+
+fn with<Any>(request: RequestBuilder<Any>, headers: &[(String, String)]) -> RequestBuilder<Any> {
+    headers.iter().fold(request, |request, (name, value)| request.header(name, value))
+}
+
 impl Client {
-    /// Reads all files that are needed later.
     pub(super) fn new(address: &Address, manners: Manners) -> Result<Client, String> {
-        let mut config = Config::builder()
-            .max_redirects(0)
-            .http_status_as_error(false)
-            .timeout_global(Some(manners.timeout))
-            .max_idle_connections(1)
-            .user_agent(concat!("flametop/", env!("CARGO_PKG_VERSION")));
-        if address.is_secure {
-            let roots = certificates::read(manners.certificates.as_deref())?;
-            let tls = TlsConfig::builder()
-                .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-                .root_certs(RootCerts::from(roots.into_iter()))
-                .build();
-            config = config.tls_config(tls);
-        } else {
-            // Proxies are for other machines.
-            config = config.proxy(None);
-        }
-        Ok(Client { agent: config.build().new_agent(), url: address.url(), headers: manners.headers })
+        let Manners { timeout, headers, certificates } = manners;
+        let agent = agent(address.is_secure, certificates.as_deref(), |config| config.timeout_global(Some(timeout)))?;
+        Ok(Client { agent, url: address.url(), headers })
     }
 
     /// Makes a request with a compressed body.
@@ -63,17 +97,14 @@ impl Client {
     ///
     /// A sentence, if there is no answer.
     pub(super) fn send(&self, body: &[u8]) -> Result<Reply, String> {
-        let mut request = self
+        let request = self
             .agent
             .post(&self.url)
             .header("content-type", "application/x-protobuf")
             .header("content-encoding", "gzip")
             // Of the messages before they are stable (opentelemetry-proto 857).
             .header("otlp-profiles-development-version", "1");
-        for (name, value) in &self.headers {
-            request = request.header(name, value);
-        }
-        let answer = request.send(body).map_err(|error| error.to_string())?;
+        let answer = with(request, &self.headers).send(body).map_err(|error| error.to_string())?;
         let status = answer.status().as_u16();
         let retry_after = answer.headers().get("retry-after").and_then(|value| value.to_str().ok()).map(str::to_owned);
         let mut body = Vec::new();

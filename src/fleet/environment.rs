@@ -3,7 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::client::Manners;
+/// How an engine is spoken to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Manners {
+    /// The longest time of a request.
+    pub timeout: Duration,
+    /// Headers of each request.
+    pub headers: Vec<(String, String)>,
+    /// A file with the authorities whose certificates are believed, instead of those of the machine.
+    pub certificates: Option<PathBuf>,
+}
 
 /// The longest time of a request, if nothing else is said.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,17 +35,7 @@ pub fn endpoint(get: impl Fn(&str) -> Option<String>) -> Option<String> {
 ///
 /// A sentence about a variable that is wrong.
 pub(super) fn manners(get: impl Fn(&str) -> Option<String>) -> Result<Manners, String> {
-    let headers = match either(&get, "HEADERS") {
-        Some(text) => pairs(&text)
-            .map_err(|pair| format!("OTEL_EXPORTER_OTLP_HEADERS has no name or value in `{pair}`; write name=value"))?,
-        None => Vec::new(),
-    };
-    let is_header = |name: &str, value: &str| {
-        ureq::http::HeaderName::try_from(name).is_ok() && ureq::http::HeaderValue::try_from(value).is_ok()
-    };
-    if let Some((name, _)) = headers.iter().find(|(name, value)| !is_header(name, value)) {
-        return Err(format!("OTEL_EXPORTER_OTLP_HEADERS has a header `{}` that HTTP does not allow", name.escape_debug()));
-    }
+    let headers = headers(|_| either(&get, "HEADERS"), "OTEL_EXPORTER_OTLP_HEADERS")?;
     let timeout = match either(&get, "TIMEOUT") {
         Some(text) => {
             let time = text.trim().parse().ok().filter(|time| *time > 0);
@@ -47,6 +46,23 @@ pub(super) fn manners(get: impl Fn(&str) -> Option<String>) -> Result<Manners, S
         None => TIMEOUT,
     };
     Ok(Manners { timeout, headers, certificates: either(&get, "CERTIFICATE").map(PathBuf::from) })
+}
+
+/// Reads the headers in a variable.
+///
+/// # Errors
+///
+/// A sentence about what is wrong.
+pub(super) fn headers(get: impl Fn(&str) -> Option<String>, variable: &str) -> Result<Vec<(String, String)>, String> {
+    let Some(text) = get(variable) else { return Ok(Vec::new()) };
+    let headers = pairs(&text).map_err(|pair| format!("{variable} has no name or value in `{pair}`; write name=value"))?;
+    let is_header = |name: &str, value: &str| {
+        ureq::http::HeaderName::try_from(name).is_ok() && ureq::http::HeaderValue::try_from(value).is_ok()
+    };
+    match headers.iter().find(|(name, value)| !is_header(name, value)) {
+        Some((name, _)) => Err(format!("{variable} has a header `{}` that HTTP does not allow", name.escape_debug())),
+        None => Ok(headers),
+    }
 }
 
 /// Returns what is said of all processes (`OTEL_RESOURCE_ATTRIBUTES`), and of the service that all of them are (`OTEL_SERVICE_NAME`).

@@ -1,4 +1,5 @@
-//! Sends profiles to the engines that collect them from many machines: OpenTelemetry's Collector, and Grafana Pyroscope.
+//! Sends profiles to the engines that collect them from many machines (OpenTelemetry's Collector, Grafana Pyroscope), and asks engines for what they have
+//! kept (Grafana Pyroscope, Parca).
 //!
 //! ```text
 //! root                              │ nobody: no capabilities, few system calls
@@ -19,11 +20,14 @@ mod environment;
 mod metrics;
 mod outbox;
 mod package;
+mod question;
 mod retry;
 mod sender;
 
 pub use address::{Address, Engine};
+pub use client::ask;
 pub use environment::{attributes, endpoint};
 pub use metrics::parse as metrics_address;
 pub use package::{LARGEST, Package};
+pub use question::Question;
 pub use sender::{Settings, run};

@@ -18,6 +18,7 @@
 #![deny(clippy::indexing_slicing)]
 
 mod about;
+mod engine;
 pub mod folded;
 mod glance;
 pub mod html;
@@ -47,10 +48,11 @@ use std::io;
 use crate::profile::{CallTree, Difference, LabelTable, NodeId};
 
 pub use about::{About, Problem};
+pub use engine::{message_of_status, pyroscope_question, rejected};
 pub use glance::{Glance, glance};
 pub use open::open;
 pub use options::SaveOptions;
-pub use otlp::{message_of_status, otlp_of_samples, rejected};
+pub use otlp::otlp_of_samples;
 pub use reading::{CodeAt, Destination, Kernel, Opened, StackCopy, StackWalker, ThisMachine};
 pub use sink::Sink;
 pub use table::Format;

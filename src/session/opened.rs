@@ -108,7 +108,7 @@ fn read(file: &Path, shared: &Shared, profile: &RwLock<Profile>, before: Option<
         }
     });
     let input: Box<dyn Read> = match fetched {
-        Some(answer) => Box::new(answer),
+        Some(answer) => answer,
         None if file == Path::new("-") => Box::new(io::stdin().lock()),
         None => {
             let opened = File::open(file).with_context(|| format!("failed to open {}", what()))?;

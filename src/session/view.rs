@@ -20,6 +20,7 @@ use crate::session::looks::theme;
 use crate::ui::{App, Compare, Message, ProfileFile, ProfileList, Status, Theme, choose};
 
 use super::config::{self, Settings};
+use super::fetch;
 use super::opened::OpenedFile;
 use super::runtime::{Runtime, runtime};
 use super::screen::ends;
@@ -35,9 +36,10 @@ pub(super) fn run(options: &cli::View) -> Result<()> {
     let ahead = local_offset().unwrap_or(0);
     let settings = config::load(options.looks.config.as_deref())?;
     let viewer = Viewer { theme: theme(&options.looks, &settings), settings, icicle: options.looks.icicle, runtime: runtime()? };
-    match options.file.is_dir() {
-        true => viewer.list(&options.file, options.baseline.as_deref(), ahead),
-        false => viewer.show(&options.file, options.baseline.as_deref(), &AtomicBool::new(true)).map(drop),
+    let file = fetch::between(&options.file, options.from.as_deref(), options.until.as_deref())?;
+    match file.is_dir() {
+        true => viewer.list(&file, options.baseline.as_deref(), ahead),
+        false => viewer.show(&file, options.baseline.as_deref(), &AtomicBool::new(true)).map(drop),
     }
 }
 

@@ -10,12 +10,10 @@
 //! opentelemetry-proto 1.10 and later. Files of 1.9 have other numbers in samples: values (2), attributes (3). They are told apart and read
 //! as well. The same in JSON is converted to these messages, and from them. Source: <https://github.com/open-telemetry/opentelemetry-proto> (`profiles/v1development`).
 
-mod answer;
 mod json;
 mod read;
 mod write;
 
-pub use answer::{message_of_status, rejected};
 pub(super) use read::{open, open_json, recognizes};
 pub(super) use write::OtlpWriter;
 pub use write::otlp_of_samples;

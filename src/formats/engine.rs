@@ -1,11 +1,12 @@
-//! What an engine answers.
+//! Messages that are exchanged with engines, besides profiles.
 //!
 //! ```text
 //! ExportProfilesServiceResponse = partial success (1)      partial success = rejected profiles (1), message (2)
 //! Status = code (1), message (2)                           in place of the response, if the request was refused
+//! SelectMergeProfileRequest = type (1), selector (2), from (3), until (4)
 //! ```
 
-use crate::formats::protobuf::Fields;
+use super::protobuf::{Fields, Message};
 
 /// Returns how many profiles of a request were not taken, and why.
 #[must_use]
@@ -27,6 +28,17 @@ pub fn rejected(response: &[u8]) -> (u64, String) {
 #[must_use]
 pub fn message_of_status(status: &[u8]) -> String {
     Fields::of(status).filter(|(number, _)| *number == 2).map(|(_, value)| text(value.bytes())).last().unwrap_or_default()
+}
+
+/// Returns the question to Pyroscope for all samples of a type and a selector, between two times in milliseconds since 1970.
+#[must_use]
+pub fn pyroscope_question(kind: &str, selector: &str, (from, until): (u64, u64)) -> Vec<u8> {
+    let mut message = Message::default();
+    message.bytes(1, kind.as_bytes());
+    message.bytes(2, selector.as_bytes());
+    message.number(3, from);
+    message.number(4, until);
+    message.0
 }
 
 fn text(bytes: &[u8]) -> String {
