@@ -45,6 +45,8 @@ pub struct About {
     pub own_left_out: u64,
     /// Paths of cgroups.
     pub cgroups: Arc<FxHashMap<CgroupId, Arc<str>>>,
+    /// Names of the containers that cgroups belong to.
+    pub containers: Arc<FxHashMap<CgroupId, Arc<str>>>,
     /// Names of users.
     pub users: Arc<FxHashMap<UserId, Arc<str>>>,
     /// Objects without names.

@@ -50,6 +50,13 @@ impl<'a> Place<'a> {
     }
 }
 
+/// Returns a short name of a cgroup: its service of systemd, or the end of its path, which says more than the beginning.
+#[must_use]
+pub fn cgroup_name(path: &str) -> &str {
+    let last = || path.rsplit('/').next().filter(|last| !last.is_empty()).unwrap_or("/");
+    Place::of(path).unit.unwrap_or_else(last)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,7 +15,7 @@ pub(crate) mod store;
 mod unit;
 pub(crate) mod view;
 
-pub use containers::Place;
+pub use containers::{Place, cgroup_name};
 pub use ids::{
     BuildId, CgroupId, Cpu, ElfAddress, EventSource, FileNamespace, FileOffset, FrameId, KernelAddress, LabelId, ObjectId,
     ProcessAddress, StackId, Tgid, ThreadIndex, Tid, Timestamp, UserId,

@@ -14,6 +14,8 @@ mod clock;
 #[cfg(feature = "live")]
 mod compare_walks;
 mod config;
+#[cfg(feature = "live")]
+mod containers;
 mod convert;
 #[cfg(feature = "live")]
 mod cost;

@@ -7,12 +7,13 @@ use rustc_hash::FxHashMap;
 
 use crate::collector::{CgroupPaths, Cgroups, features};
 use crate::locks;
-use crate::profile::UserId;
+use crate::profile::{CgroupId, UserId};
 use crate::session::clock::to_wall;
 use crate::session::shared::Shared;
 use crate::ui::{self, Status};
 
 use super::child::Ending;
+use super::containers::Containers;
 use super::cost::{Cost, CostOfProbes, own_heap, own_memory};
 use super::sampling::{Ended, Watcher};
 use super::user::all_users;
@@ -81,6 +82,7 @@ impl StatusMaker {
             events: told.events.into(),
             online: Arc::clone(&self.around.online),
             cgroups: Arc::clone(&self.around.paths),
+            containers: Arc::clone(&self.around.containers),
             users: Arc::clone(&self.around.users),
             wall: self.local_offset.and_then(to_wall),
             utc: to_wall(0),
@@ -105,11 +107,13 @@ impl StatusMaker {
     }
 }
 
-/// Facts for pickers and tables that samples lack: the CPUs that are on, the names of cgroups and users.
+/// Facts for pickers and tables that samples lack: the CPUs that are on, the names of cgroups, containers and users.
 #[derive(Default)]
 struct Around {
     cgroups: Option<Cgroups>,
     paths: Arc<CgroupPaths>,
+    names_of_containers: Option<Containers>,
+    containers: Arc<FxHashMap<CgroupId, Arc<str>>>,
     online: Arc<[u16]>,
     users: Arc<FxHashMap<UserId, Arc<str>>>,
     /// Reading many cgroups takes time: at most a fiftieth of all time is spent on it.
@@ -125,6 +129,7 @@ impl Around {
         let began = Instant::now();
         let wanted = locks::read(&shared.profile).threads.cgroups();
         self.paths = self.cgroups.get_or_insert_with(Cgroups::new).paths(&wanted);
+        self.containers = self.names_of_containers.get_or_insert_with(Containers::new).names(&self.paths);
         self.online = features::cpus_on().into();
         if self.users.is_empty() {
             self.users = Arc::new(all_users());

@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 
 use crate::palette::Palette;
 use crate::profile::{
-    Addresses, CallTree, CgroupId, Difference, EventSource, EventStatus, FrameId, LabelId, Listing, Names, Query, Request,
-    Snapshot, SourceLocation, Unit, UserId,
+    Addresses, CallTree, CgroupId, Difference, EventSource, EventStatus, FrameId, LabelId, Listing, Names, Place, Query, Request,
+    Snapshot, SourceLocation, Unit, UserId, cgroup_name,
 };
 
 /// An event that can be chosen for taking stacks.
@@ -81,6 +81,8 @@ pub struct Status {
     pub online: Arc<[u16]>,
     /// Known paths of cgroups.
     pub cgroups: Arc<FxHashMap<CgroupId, Arc<str>>>,
+    /// Names of the containers that cgroups belong to.
+    pub containers: Arc<FxHashMap<CgroupId, Arc<str>>>,
     /// Names of users.
     pub users: Arc<FxHashMap<UserId, Arc<str>>>,
     /// Offset from the clock of samples to the local time of day, in nanoseconds since 1970. `None` if it is not known.
@@ -111,6 +113,25 @@ pub struct Status {
     pub notes: Vec<String>,
     /// Processes that could not be read, as lines.
     pub unread: Vec<String>,
+}
+
+/// Digits of a container's number that are shown.
+const DIGITS: usize = 12;
+
+impl Status {
+    /// Returns the name of the container that a cgroup belongs to, or the begin of its number.
+    pub(super) fn container(&self, cgroup: CgroupId) -> Option<&str> {
+        let name = self.containers.get(&cgroup).map(|name| &**name);
+        name.or_else(|| Place::of(self.cgroups.get(&cgroup)?).container?.get(..DIGITS))
+    }
+
+    /// Returns a short name of a cgroup: `container web`, `nginx.service`, or the end of its path.
+    pub(super) fn cgroup_name(&self, cgroup: CgroupId) -> Option<String> {
+        match self.container(cgroup) {
+            Some(container) => Some(format!("container {container}")),
+            None => self.cgroups.get(&cgroup).map(|path| cgroup_name(path).to_owned()),
+        }
+    }
 }
 
 /// An object without names.

@@ -347,16 +347,15 @@ impl Picker {
         Picker::new("thread", rows.collect())
     }
 
-    /// Lists the cgroups with samples, those with the most samples first. If the path is not known, the number is shown.
+    /// Lists the cgroups with samples, those with the most samples first, by the names of their containers. If the path is not known, the number is shown.
     pub fn cgroups(snapshot: &Snapshot, status: &Status) -> Picker {
         let all: u64 = snapshot.cgroups.iter().map(|(_, weight)| weight).sum();
         let rows = snapshot.cgroups.iter().map(|(id, weight)| {
             let path = status.cgroups.get(id).map(|path| &**path);
-            let last = path.map(|path| path.rsplit('/').next().filter(|last| !last.is_empty()).unwrap_or("/"));
             Row {
                 choice: Choice::Cgroup(*id),
                 number: id.to_string(),
-                name: last.unwrap_or("(path unknown)").to_owned(),
+                name: status.cgroup_name(*id).unwrap_or_else(|| "(path unknown)".to_owned()),
                 share: format!("{} %", text::percent(*weight, all)),
                 detail: path.unwrap_or_default().to_owned(),
                 refused: false,

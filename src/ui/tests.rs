@@ -294,6 +294,31 @@ fn a_cgroup_is_chosen_by_its_path_or_by_its_number() {
 }
 
 #[test]
+fn containers_have_their_names() {
+    let mut bench = Bench::new();
+    let id = "3f4a0b1c2d3e4f5061728394a5b6c7d8e9f00112233445566778899aabbccdde";
+    let paths = [(CgroupId(20), format!("/system.slice/docker-{id}.scope")), (CgroupId(10), format!("/kubepods/pod/{id}"))];
+    bench.app.scene.status.cgroups = Arc::new(paths.into_iter().map(|(cgroup, path)| (cgroup, path.into())).collect());
+    bench.app.scene.status.containers = Arc::new([(CgroupId(20), "shop/api-7f9c/server".into())].into_iter().collect());
+    bench.keys("H");
+    let screen = bench.screen(120, 24);
+    assert!(screen.contains("container 3f4a0b1c2d3e ") && screen.contains("container shop/api-7f9c/server "), "{screen}");
+    bench.keys("server");
+    bench.key(KeyCode::Enter);
+    assert_eq!(bench.app.scene.target().cgroup, Some(CgroupId(20)));
+    let screen = bench.screen(120, 24);
+    assert!(screen.contains(" container shop/api-7f9c/server ·") && screen.contains(" container shop/api-7f9c… × "), "{screen}");
+    bench.keys("3");
+    let screen = bench.screen(140, 24);
+    let row = screen.lines().find(|line| line.contains("postgres")).unwrap();
+    assert!(
+        screen.contains(" container ") && row.contains(" server ") && screen.contains("container shop/api-7f9c/server"),
+        "{screen}"
+    );
+    assert!(!bench.screen(110, 24).lines().nth(3).unwrap().contains("container"), "{}", bench.screen(110, 24));
+}
+
+#[test]
 fn cpus_to_choose_from_are_those_that_are_on_or_were() {
     let mut bench = Bench::new();
     bench.app.scene.status.online = [0, 5].into();

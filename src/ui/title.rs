@@ -140,12 +140,8 @@ impl Scene {
             words.push(format!("thread {tid}"));
         }
         if let Some(cgroup) = target.cgroup {
-            // The end of a path says more than its beginning.
-            let name = self.status.cgroups.get(&cgroup).map(|path| path.rsplit('/').next().unwrap_or(path).to_owned());
-            words.push(format!(
-                "cgroup {}",
-                name.map_or_else(|| cgroup.to_string(), |name| if name.is_empty() { "/".to_owned() } else { name })
-            ));
+            let name = self.status.cgroup_name(cgroup).unwrap_or_else(|| cgroup.to_string());
+            words.push(if self.status.container(cgroup).is_some() { name } else { format!("cgroup {name}") });
         }
         if let Some(cpu) = target.cpu {
             words.push(format!("CPU {cpu}"));

@@ -41,6 +41,9 @@ mod tables {
 mod keys {
     pub(super) const HOST: &str = "host.name";
     pub(super) const CONTAINER: &str = "container.id";
+    pub(super) const CONTAINER_NAME: &str = "container.name";
+    /// The parts of a name in Kubernetes: NAMESPACE/POD/CONTAINER.
+    pub(super) const IN_POD: [&str; 3] = ["k8s.namespace.name", "k8s.pod.name", "k8s.container.name"];
     pub(super) const POD: &str = "k8s.pod.uid";
     /// The conventions have no name for a cgroup.
     pub(super) const CGROUP: &str = "process.linux.cgroup";

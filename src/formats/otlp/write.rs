@@ -360,17 +360,22 @@ impl OtlpWriter {
         let path = self.about.cgroups.get(cgroup).map_or("", |path| path);
         let place = Place::of(path);
         let pod = place.pod.map(|pod| pod.replace('_', "-"));
+        let container = self.about.containers.get(cgroup).map_or("", |name| name);
+        let in_pod: Vec<&str> = container.split('/').collect();
+        let is_in_pod = in_pod.len() == keys::IN_POD.len();
         let texts = [
             (keys::SERVICE, Some(&**name)),
             (keys::PROGRAM, Some(&**name)),
             (keys::HOST, Some(&*self.about.host)),
             (keys::CONTAINER, place.container),
+            (keys::CONTAINER_NAME, Some(container).filter(|_| !is_in_pod)),
             (keys::POD, pod.as_deref()),
             (keys::CGROUP, Some(path)),
         ];
         let is_said = |key: &str| self.attributes.iter().any(|(name, _)| name == key);
         let mut resource = Message::default();
-        for (key, value) in texts {
+        let of_pod = keys::IN_POD.into_iter().zip(in_pod.into_iter().map(Some)).filter(|_| is_in_pod);
+        for (key, value) in texts.into_iter().chain(of_pod) {
             if let Some(value) = value.filter(|value| !value.is_empty() && !is_said(key)) {
                 attribute_of(&mut resource, key, &text_value(value));
             }

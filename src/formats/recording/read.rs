@@ -87,6 +87,7 @@ struct Reader<'a, 'b> {
     first: Option<(String, Option<i64>)>,
     sources: FxHashMap<EventSource, EventStatus>,
     cgroups: FxHashMap<CgroupId, Arc<str>>,
+    containers: FxHashMap<CgroupId, Arc<str>>,
     users: FxHashMap<UserId, Arc<str>>,
     recordings: usize,
     ended: usize,
@@ -105,6 +106,7 @@ impl<'a, 'b> Reader<'a, 'b> {
             first: None,
             sources: FxHashMap::default(),
             cgroups: FxHashMap::default(),
+            containers: FxHashMap::default(),
             users: FxHashMap::default(),
             recordings: 0,
             ended: 0,
@@ -329,9 +331,14 @@ impl<'a, 'b> Reader<'a, 'b> {
 
     /// Reads the names of cgroups or users.
     fn cgroups_and_users(&mut self, kind: Kind, rows: u32, table: &Table<'_>) -> Option<()> {
-        let [mut ids, mut names] = table.columns();
+        let [mut ids, mut names, mut containers] = table.columns();
         for _ in 0..rows {
             let (id, name) = (ids.next()?, sanitize(self.rows.text(names.next()?)?).into());
+            // 0 is none: older recordings have no such column.
+            if let Some(container) = containers.next()?.checked_sub(1) {
+                let container = sanitize(self.rows.text(container)?).into();
+                self.containers.insert(CgroupId(id), container);
+            }
             match kind {
                 Kind::Cgroup => self.cgroups.insert(CgroupId(id), name),
                 _ => self.users.insert(UserId(u32::try_from(id).ok()?), name),
@@ -435,6 +442,7 @@ impl<'a, 'b> Reader<'a, 'b> {
             End::Whole => {}
         }
         self.about.cgroups = Arc::new(self.cgroups);
+        self.about.containers = Arc::new(self.containers);
         self.about.users = Arc::new(self.users);
         let until = self.clock.and_then(|clock| clock.until).unwrap_or(self.last).max(self.last);
         if let Some((_, wall)) = self.first {

@@ -136,6 +136,7 @@ fn about() -> About {
         wall: Some(1_700_000_000_000_000_000),
         utc: Some(1_699_996_400_000_000_000),
         cgroups: Arc::new([(CgroupId(100), "/system.slice".into())].into_iter().collect()),
+        containers: Arc::new([(CgroupId(100), "web".into())].into_iter().collect()),
         users: Arc::new([(UserId(33), "www-data".into())].into_iter().collect()),
         problems: vec![Problem { path: "/bin/x".to_owned(), reason: "stripped".to_owned(), unnamed: 7, remedy: String::new() }],
         notes: vec!["a note".to_owned()],

@@ -424,13 +424,16 @@ impl Tables {
             self.fact(name, value);
         }
         let before = std::mem::replace(&mut self.about, about.clone());
-        for (cgroup, path) in about.cgroups.iter().filter(|(id, path)| before.cgroups.get(id) != Some(path)) {
+        let is_new = |id, path| before.cgroups.get(id) != Some(path) || before.containers.get(id) != about.containers.get(id);
+        for (cgroup, path) in about.cgroups.iter().filter(|(id, path)| is_new(*id, *path)) {
             let path = self.text(path);
-            self.rows.cgroups.row(&[cgroup.0, path]);
+            // 0 is none.
+            let container = about.containers.get(cgroup).map_or(0, |name| self.text(name) + 1);
+            self.rows.cgroups.row(&[cgroup.0, path, container]);
         }
         for (user, name) in about.users.iter().filter(|(id, name)| before.users.get(id) != Some(name)) {
             let name = self.text(name);
-            self.rows.users.row(&[u64::from(user.0), name]);
+            self.rows.users.row(&[u64::from(user.0), name, 0]);
         }
         let notes = |of: &About| (of.problems.clone(), of.notes.clone(), of.unread.clone());
         if notes(&before) == notes(about) {

@@ -32,7 +32,7 @@ const WIDE: u16 = 100;
 /// Least columns of a screen with the weight in the range. In a comparison, the least columns with the baseline's weight.
 const MEDIUM: u16 = 56;
 
-/// Least columns of a screen with hottest functions.
+/// Least columns of a screen with hottest functions and containers.
 const VERY_WIDE: u16 = 120;
 
 /// The columns of weights.
@@ -47,6 +47,8 @@ enum Figures {
 struct Layout {
     number: Rect,
     user: Option<Rect>,
+    /// If a process is in a container.
+    container: Option<Rect>,
     figures: Figures,
     bar: Rect,
     name: u16,
@@ -68,6 +70,8 @@ impl Layout {
         };
         let number = column(8, 1);
         let user = is_wide.then(|| column(8, 1));
+        let has_containers = || rows.iter().any(|row| container_of(scene, row).is_some());
+        let container = (area.width >= VERY_WIDE && has_containers()).then(|| column(16, 1));
         let long = if is_wide { 8 } else { 5 };
         let (figures, bar) = if scene.snapshot.difference.is_some() {
             let (now, was) = (column(8, 1), (area.width >= MEDIUM).then(|| column(8, 1)));
@@ -90,7 +94,7 @@ impl Layout {
         // The bar of CPU use is full at one CPU or more, so that on an idle machine all bars are short.
         let one_cpu = f64::from(scene.ticks()) * ViewBuilder::RECENT as f64 / 1e9;
         let least = if by == ProcessSort::Cpu && matches!(figures, Figures::Now { .. }) { one_cpu } else { 0.0 };
-        Layout { number, user, figures, bar, name: x, hottest, by, full: most.max(least), is_over }
+        Layout { number, user, container, figures, bar, name: x, hottest, by, full: most.max(least), is_over }
     }
 }
 
@@ -148,6 +152,9 @@ fn draw_heading(processes: &Processes, scene: &Scene, area: Rect, layout: &Layou
     if let Some(column) = layout.user {
         put(buffer, column, column.x, area.y, "user", dim);
     }
+    if let Some(column) = layout.container {
+        put(buffer, column, column.x, area.y, "container", dim);
+    }
     // The sign also uses the blanks before the column.
     let wider = |column: Rect| Rect { x: column.x - 2, width: column.width + 2, ..column };
     match &layout.figures {
@@ -188,6 +195,11 @@ fn draw_row(scene: &Scene, row: &ProcessRow, line: Rect, layout: &Layout, buffer
     put_right(buffer, at(layout.number), line.y, &number, plain);
     if let Some(column) = layout.user.map(at).filter(|_| !matches!(row, ProcessRow::Thread { .. })) {
         put(buffer, column, column.x, line.y, &user_of(scene, tgid_of(row)), theme.dim());
+    }
+    if let Some((column, name)) = layout.container.map(at).zip(container_of(scene, row)) {
+        // The end of NAMESPACE/POD/CONTAINER says more.
+        let short = if text::width(name) > usize::from(column.width) { name.rsplit('/').next().unwrap_or(name) } else { name };
+        put(buffer, column, column.x, line.y, &text::cut(short, usize::from(column.width)), theme.dim());
     }
     let bar_style = draw_figures(scene, row, plain, line.y, layout, buffer);
     let part = if layout.full > 0.0 { figure(scene, row, layout.by) / layout.full } else { 0.0 };
@@ -314,12 +326,26 @@ pub(super) fn draw_detail(processes: &Processes, scene: &Scene, line: DetailLine
     put(buffer, left, x + 2, left.y, &figures, Style::new());
 }
 
+/// Returns a row's thread, or the first one of its process.
+fn thread_of(row: &ProcessRow) -> Option<&ActivityRow> {
+    match row {
+        ProcessRow::Exited { sums, .. } | ProcessRow::Process { sums, .. } => sums.threads.first(),
+        ProcessRow::Thread { row } => Some(row),
+    }
+}
+
+/// Returns the container that a row's thread is in.
+fn container_of<'a>(scene: &'a Scene, row: &ProcessRow) -> Option<&'a str> {
+    scene.status.container(thread_of(row)?.thread.cgroup)
+}
+
 /// Returns the whole command of a row, and its share with its cgroup.
 fn describe(scene: &Scene, row: &ProcessRow) -> (String, String) {
-    let (name, thread): (_, Option<&ActivityRow>) = match row {
-        ProcessRow::Exited { sums, .. } | ProcessRow::Process { sums, .. } => (sums.name, sums.threads.first()),
-        ProcessRow::Thread { row } => (row.thread.name, Some(row)),
+    let name = match row {
+        ProcessRow::Exited { sums, .. } | ProcessRow::Process { sums, .. } => sums.name,
+        ProcessRow::Thread { row } => row.thread.name,
     };
+    let thread = thread_of(row);
     let Activity { shown, complete, user, .. } = *weights(row);
     let whole = scene.snapshot.amount();
     let mut figures = format!("{} % of the samples shown", text::percent(shown, whole));
@@ -331,8 +357,12 @@ fn describe(scene: &Scene, row: &ProcessRow) -> (String, String) {
     {
         figures += &format!("  {} threads seen", text::grouped(seen as u64));
     }
-    let cgroup = thread.and_then(|row| scene.status.cgroups.get(&row.thread.cgroup));
-    if let Some(path) = cgroup.filter(|path| !path.is_empty() && &***path != "/") {
+    let cgroup = thread.map(|row| row.thread.cgroup);
+    if let Some(container) = cgroup.and_then(|cgroup| scene.status.container(cgroup)) {
+        figures += &format!("  container {container}");
+    }
+    let path = cgroup.and_then(|cgroup| scene.status.cgroups.get(&cgroup));
+    if let Some(path) = path.filter(|path| !path.is_empty() && &***path != "/") {
         figures += &format!("  {path}");
     }
     let command = scene.snapshot.processes.get(&tgid_of(row)).map(|process| &process.command);
