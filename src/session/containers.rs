@@ -22,11 +22,21 @@ const LONGEST: u64 = 4 << 20;
 /// Containers whose names are looked for at one time, and those that are remembered.
 const AT_ONCE: usize = 32;
 const MOST: usize = 4096;
+/// How often a name is looked for: the file is there when the container starts.
+const TRIES: u8 = 3;
+/// Users make cgroups below it. Names of root's containers are not for them.
+const OF_USERS: &str = "/user.slice/";
 
-/// The names of containers that were found.
+/// The names of containers that were looked for.
 pub(super) struct Containers {
     root: PathBuf,
-    names: FxHashMap<String, Arc<str>>,
+    known: FxHashMap<String, Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    name: Option<Arc<str>>,
+    tries: u8,
 }
 
 /// What the files have.
@@ -57,26 +67,26 @@ impl Containers {
     }
 
     fn below(root: &Path) -> Containers {
-        Containers { root: root.to_owned(), names: FxHashMap::default() }
+        Containers { root: root.to_owned(), known: FxHashMap::default() }
     }
 
     /// Returns the names of the containers that cgroups belong to. The others have only a number.
     pub(super) fn names(&mut self, paths: &FxHashMap<CgroupId, Arc<str>>) -> Arc<FxHashMap<CgroupId, Arc<str>>> {
-        let ids = || paths.iter().filter_map(|(cgroup, path)| Some((*cgroup, Place::of(path).container?)));
-        let new: Vec<&str> = ids().map(|(_, id)| id).filter(|id| !self.names.contains_key(*id)).take(AT_ONCE).collect();
-        if !new.is_empty() {
-            let stored = self.stored();
-            for id in new {
-                let found = self.name_of(id).or_else(|| stored.get(id).cloned());
-                if let Some(name) = found.filter(|name| !name.is_empty()) {
-                    self.names.insert(id.to_owned(), sanitize(&name).into());
-                }
-            }
-            if self.names.len() > MOST {
-                self.names.clear();
-            }
+        let of_root = || paths.iter().filter(|(_, path)| !path.starts_with(OF_USERS));
+        let ids = || of_root().filter_map(|(cgroup, path)| Some((*cgroup, Place::of(path).container?)));
+        let is_new = |id: &&str| self.known.get(*id).is_none_or(|known| known.name.is_none() && known.tries < TRIES);
+        let new: Vec<&str> = ids().map(|(_, id)| id).filter(is_new).take(AT_ONCE).collect();
+        if self.known.len() + new.len() > MOST {
+            self.known.clear();
         }
-        Arc::new(ids().filter_map(|(cgroup, id)| Some((cgroup, Arc::clone(self.names.get(id)?)))).collect())
+        let stored = if new.is_empty() { FxHashMap::default() } else { self.stored() };
+        for id in new {
+            let found = self.name_of(id).or_else(|| stored.get(id).cloned()).filter(|name| !name.is_empty());
+            let known = self.known.entry(id.to_owned()).or_default();
+            known.tries += 1;
+            known.name = found.map(|name| sanitize(&name).into());
+        }
+        Arc::new(ids().filter_map(|(cgroup, id)| Some((cgroup, self.known.get(id)?.name.clone()?))).collect())
     }
 
     /// Finds the name of one container in a file of its own.
@@ -146,7 +156,10 @@ mod tests {
             .iter()
             .zip(1..)
             .map(|(digit, number)| (CgroupId(number), Arc::from(format!("/system.slice/docker-{}.scope", id(digit)))));
-        let paths = paths.chain([(CgroupId(9), Arc::from("/system.slice/ssh.service"))]).collect();
+        // A user calls a cgroup like a container of root's.
+        let false_one = format!("/user.slice/user-1000.slice/user@1000.service/docker-{}.scope", id("a"));
+        let others = [(CgroupId(8), Arc::from(false_one)), (CgroupId(9), Arc::from("/system.slice/ssh.service"))];
+        let paths = paths.chain(others).collect();
         let mut containers = Containers::below(root.path());
         let names = containers.names(&paths);
         let name = |number: u64| names.get(&CgroupId(number)).map(|name| &**name);
@@ -158,5 +171,11 @@ mod tests {
         // A name that comes later is found.
         file(format!("var/lib/docker/containers/{}/config.v2.json", id("f")), r#"{"Name":"/late"}"#);
         assert_eq!(containers.names(&paths).get(&CgroupId(6)).map(|name| &**name), Some("late"));
+        // Those without a name do not keep others from being looked for.
+        let many = (100..200).map(|number| (CgroupId(number), Arc::from(format!("/docker/{number:064x}"))));
+        let many: FxHashMap<CgroupId, Arc<str>> = many.collect();
+        file(format!("var/lib/docker/containers/{:064x}/config.v2.json", 177), r#"{"Name":"/one"}"#);
+        let found = (0..20).map(|_| containers.names(&many)).find(|names| !names.is_empty()).unwrap();
+        assert_eq!(found.get(&CgroupId(177)).map(|name| &**name), Some("one"));
     }
 }
