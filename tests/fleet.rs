@@ -452,6 +452,10 @@ fn engines_are_asked_for_what_they_have_kept() {
         "{}",
         said(&output)
     );
+    // Headers may have a password.
+    let mut command = Command::new(FLAMETOP);
+    command.args(["convert", "pyroscope+http://192.0.2.1/{}", "-"]).env("FLAMETOP_HEADERS", "authorization=x");
+    assert!(said(&command.output().unwrap()).contains("unencrypted"));
     let requests = engine.requests();
     let firsts: Vec<&str> = requests.iter().map(|request| &*request.first).collect();
     assert_eq!(firsts[0], "POST /querier.v1.QuerierService/SelectMergeProfile HTTP/1.1");

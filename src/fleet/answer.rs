@@ -1,4 +1,4 @@
-//! What the answer of an engine means.
+//! Finds out what an engine's answer means.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(super) struct Reply {
 /// What it means.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Answer {
-    /// The request was taken, but for so many profiles.
+    /// The request was taken. `rejected` is the number of its profiles that were not.
     Taken { rejected: u64, why: String },
     /// It may be taken later.
     Later { after: Option<Duration>, why: String },

@@ -64,6 +64,11 @@ pub fn ask(question: &Question, get: impl Fn(&str) -> Option<String>) -> Result<
     let agent = agent(question.is_secure(), None, |config| config.timeout_connect(Some(CONNECTED_WITHIN)))?;
     let Request { url, body } = question.request();
     let headers = environment::headers(get, "FLAMETOP_HEADERS")?;
+    if !headers.is_empty() && !question.is_private() {
+        return Err(format!(
+            "the headers in FLAMETOP_HEADERS would reach {server} unencrypted; write https, or unset the variable"
+        ));
+    }
     let answer = match body {
         Some((kind, body)) => with(agent.post(&url).header("content-type", kind), &headers).send(&body),
         None => with(agent.get(&url), &headers).call(),
@@ -102,7 +107,7 @@ impl Client {
             .post(&self.url)
             .header("content-type", "application/x-protobuf")
             .header("content-encoding", "gzip")
-            // Of the messages before they are stable (opentelemetry-proto 857).
+            // The version of the messages, until they are stable (opentelemetry-proto 857).
             .header("otlp-profiles-development-version", "1");
         let answer = with(request, &self.headers).send(body).map_err(|error| error.to_string())?;
         let status = answer.status().as_u16();

@@ -1,4 +1,4 @@
-//! What was sent and what was not, and when that is said.
+//! Counts samples that were sent and samples that were lost, and says so from time to time.
 
 use std::time::{Duration, Instant};
 

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::counts::Counts;
 
@@ -36,12 +36,17 @@ pub(super) fn serve(listener: &TcpListener, now: impl Fn() -> (Counts, (usize, u
 fn answer(mut stream: TcpStream, text: &str) -> std::io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
+    let begun = Instant::now();
     let mut request = [0; REQUEST];
     let mut have = 0;
     while let Some(rest) = request.get_mut(have..).filter(|rest| !rest.is_empty()) {
         let count = stream.read(rest)?;
         have += count;
-        if count == 0 || request.get(..have).is_some_and(|bytes| bytes.windows(4).any(|end| end == b"\r\n\r\n")) {
+        // One who sends a letter at a time keeps nobody waiting.
+        if count == 0
+            || begun.elapsed() >= PATIENCE
+            || request.get(..have).is_some_and(|bytes| bytes.windows(4).any(|end| end == b"\r\n\r\n"))
+        {
             break;
         }
     }

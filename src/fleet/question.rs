@@ -19,7 +19,7 @@ use std::io::{Cursor, Read};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use super::address::split_port;
+use super::address::{is_loopback, split_port};
 use crate::formats::pyroscope_question;
 
 /// An engine that answers.
@@ -106,6 +106,11 @@ impl Question {
     /// Whether the connection is encrypted.
     pub(super) fn is_secure(&self) -> bool {
         self.is_secure
+    }
+
+    /// Whether nobody else reads what is sent: the connection is encrypted, or does not leave this machine.
+    pub(super) fn is_private(&self) -> bool {
+        self.is_secure || split_port(&self.server).is_some_and(|(host, _)| is_loopback(host))
     }
 
     /// Returns the request.
