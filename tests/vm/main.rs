@@ -335,7 +335,9 @@ fn kernels_of_both_architectures() {
         let begun = Instant::now();
         let cells = ask(guest, &place);
         println!("== {}: {:.0?}\n", name(guest), begun.elapsed());
-        failed.extend(cells.iter().filter(|cell| cell.starts_with(NO)).map(|cell| format!("{}: {cell}", name(guest))));
+        failed.extend(
+            cells.iter().filter(|cell| cell.starts_with(NO)).map(|cell| format!("{}: {}", name(guest), first_line(cell))),
+        );
         let row =
             [format!("{}, {}", guest.arch, guest.cpu)].into_iter().chain(cells.iter().map(|cell| first_line(cell).to_owned()));
         table.push(row.collect());

@@ -2,8 +2,8 @@
 // Knows its own stacks. Runs each of some chains of calls for a while, from the outermost function to a leaf that burns CPU. Prints a line of JSON
 // for each chain: the functions of the leaf's stack, innermost first, as [name, file, line]. A line of 0: native.
 //
-//   node stacks.js SECONDS ROUNDS      so many for each chain, and in each call of its leaf. With few rounds, V8 optimises all functions, and
-//                                      inlines the small ones.
+//   node stacks.js SECONDS ROUNDS [DEPTH]      so many for each chain, and in each call of its leaf. With few rounds, V8 optimises all functions,
+//                                              and inlines the small ones. DEPTH: how often `recursive` calls itself, 20 if not said.
 
 Error.stackTraceLimit = Infinity;
 Error.prepareStackTrace = (_, sites) =>
@@ -11,6 +11,7 @@ Error.prepareStackTrace = (_, sites) =>
 
 const seconds = Number(process.argv[2] ?? 1);
 const rounds = Number(process.argv[3] ?? 3_000_000);
+const deepest = Number(process.argv[4] ?? 20);
 let told = null;
 
 // Burns CPU in one line.
@@ -59,7 +60,7 @@ function* steps(rounds) { yield leaf(rounds); }
 const chains = {
     outer: (rounds) => outer(rounds),
     getter: (rounds) => Shop.of(rounds),
-    recursive: (rounds) => recursive(20, rounds),
+    recursive: (rounds) => recursive(deepest, rounds),
     map: (rounds) => [1].map((one) => one + leaf(rounds))[0],
     sort: (rounds) => [2, 1].sort(() => leaf(rounds)),
     many: (rounds) => withMany(rounds),
