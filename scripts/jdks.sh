@@ -17,11 +17,14 @@ fetched() {
     fi
 }
 
-# debian VERSION: with the C library of the suite, which is newer than this machine's.
+# debian VERSION: with async-profiler, and with the C library of the suite, which is newer than this machine's.
 debian() {
-    [ ! -x "$into/$1/bin/java" ] || return 0
+    [ ! -e "$into/$1/usr/lib/x86_64-linux-gnu/jni/libasyncProfiler.so" ] || return 0
+    rm -rf "${into:?}/$1"
     new=$(mktemp -d "$into/new.XXXXXX")
-    if scripts/pythons.sh unpack "$new" sid amd64 "openjdk-$1-jre-headless" libc6 zlib1g libgcc-s1 libstdc++6 >"$into/$1.missing" 2>&1; then
+    packages="openjdk-$1-jre-headless libasync-profiler-jni libc6 zlib1g libgcc-s1 libstdc++6"
+    # shellcheck disable=SC2086 # words
+    if scripts/pythons.sh unpack "$new" sid amd64 $packages >"$into/$1.missing" 2>&1; then
         mkdir "$new/bin"
         cat >"$new/bin/java" <<END
 #!/bin/sh

@@ -99,13 +99,14 @@ impl Reader<'_> {
 
     /// Returns the methods of an instruction of compiled code, and their lines. `None` if other code is there by now.
     fn calls(&mut self, ((address, number), instruction): Asked) -> Option<Calls> {
+        let (instruction, is_return) = (instruction >> 1, instruction & 1 == 1);
         let layout = &self.jvm.layout;
         let its_blob = |reader: &Self| {
             let blob = reader.blob(instruction)?;
             let is_same = blob.address == address && blob.kind == BlobKind::Compiled;
             (is_same && blob.check(&reader.memory, layout) == Some(number)).then_some(blob)
         };
-        let calls = its_blob(self)?.calls(&self.memory, layout, instruction)?;
+        let calls = its_blob(self)?.calls(&self.memory, layout, instruction, is_return)?;
         let mut call = |call: &Call| {
             let key = (call.method, Method::check(&self.memory, layout, call.method)?);
             let Some(Found::Method(method)) = self.read(key) else { return Some((key, 0)) };

@@ -145,7 +145,7 @@ pub(super) enum Function {
 pub(super) struct Running {
     pub(super) of: Of,
     pub(super) function: ScriptFrame,
-    /// Its instruction, if the function's code was compiled. Otherwise 0.
+    /// Its instruction, if the function's code was compiled: of a JVM, the address times two, plus one if it is a return address. Otherwise 0.
     pub(super) address: u64,
 }
 
@@ -160,9 +160,10 @@ impl Running {
         Running { of: Of::Function, function, address: 0 }
     }
 
-    /// Code of a JVM that runs in a frame. Its lines are known at return addresses.
+    /// Code of a JVM that runs in a frame.
     pub(super) fn in_jvm(of: Of, function: ScriptFrame, frame: UserFrame) -> Running {
-        Running { of, function, address: if of == Of::Compiled { frame.address } else { 0 } }
+        let address = frame.address << 1 | u64::from(frame.is_return);
+        Running { of, function, address: if of == Of::Compiled { address } else { 0 } }
     }
 
     pub(super) fn key(self) -> CodeKey {

@@ -57,6 +57,8 @@ pub struct Layout {
     pub(super) compile_id: Field,
     /// `None`: it is not known how this version keeps them.
     pub(super) scopes: Option<Scopes>,
+    /// In a CodeBlob, the address of its oop maps, and in those, their number.
+    pub(super) oop_maps: Option<(Field, Field)>,
     pub(super) pc_desc_size: u64,
     pub(super) pc_desc_pc: Field,
     pub(super) pc_desc_scope: Field,
@@ -140,6 +142,7 @@ impl Layout {
             method: either("nmethod._method", "CompiledMethod._method")?,
             compile_id: field("nmethod._compile_id")?,
             scopes: Scopes::of(value),
+            oop_maps: value("CodeBlob._oop_maps").zip(value("ImmutableOopMapSet._count")),
             pc_desc_size: size("PcDesc")?,
             pc_desc_pc: field("PcDesc._pc_offset")?,
             pc_desc_scope: field("PcDesc._scope_decode_offset")?,

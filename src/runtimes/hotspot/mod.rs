@@ -66,7 +66,7 @@ mod tests {
             let heap = CodeHeap { begin: 0x1000, end: 0x9000, segments: 0x9000, shift: 7 };
             for address in (heap.begin..heap.end).step_by(1001) {
                 let Some(blob) = heap.blob(&memory, &layout, address) else { continue };
-                let calls = blob.calls(&memory, &layout, blob.begin.wrapping_add(seed % 64));
+                let calls = blob.calls(&memory, &layout, blob.begin.wrapping_add(seed % 64), seed % 2 == 0);
                 assert!(calls.is_none_or(|calls| (1..=64).contains(&calls.len())));
                 blobs += 1;
             }

@@ -1,9 +1,12 @@
 //! The methods of an instruction of compiled code: those that the compiler inlined there, and the method itself.
 //!
 //! ```text
-//! PcDesc  { distance of an instruction, place of a scope }, …                 in order; only for calls and safepoints
+//! PcDesc  { distance of an instruction, place of a scope }, …                 in order, the first and the last without a meaning
 //! scope   number of the caller's scope, number of the method in the metadata, place in its bytecode + 1
 //! ```
+//!
+//! There is a PcDesc where each call and each safepoint ends. With `-XX:+DebugNonSafepoints`, which agents of profilers turn on, there is one where
+//! each run of instructions of a scope ends. An oop map is made for each call and each safepoint: code with more PcDescs is of this kind.
 
 use super::code_cache::Blob;
 use super::layout::{Layout, Scopes};
@@ -27,12 +30,12 @@ pub struct Call {
 }
 
 impl Blob {
-    /// Returns the methods that run at an address of compiled code, those that were inlined first. An address that is no return address nearly
-    /// never has an entry: then it is only known that the method itself runs.
-    pub fn calls(&self, memory: &impl Memory, layout: &Layout, address: u64) -> Option<Vec<Call>> {
+    /// Returns the methods that run at a return address or an interrupted instruction of compiled code, those that were inlined first. Without
+    /// `-XX:+DebugNonSafepoints`, an instruction nearly never has an entry: then it is only known that the method itself runs.
+    pub fn calls(&self, memory: &impl Memory, layout: &Layout, address: u64, is_return: bool) -> Option<Vec<Call>> {
         let own = Call { method: layout.method.of(memory, self.address)?, place: None };
         Some(
-            self.inlined(memory, layout, address)
+            self.inlined(memory, layout, address, is_return)
                 .filter(|calls| calls.last().is_some_and(|call| call.method == own.method))
                 .unwrap_or_else(|| vec![own]),
         )
@@ -43,20 +46,23 @@ impl Blob {
         layout.compile_id.of(memory, self.address).map(|id| id as u32)
     }
 
-    fn inlined(&self, memory: &impl Memory, layout: &Layout, address: u64) -> Option<Vec<Call>> {
+    fn inlined(&self, memory: &impl Memory, layout: &Layout, address: u64, is_return: bool) -> Option<Vec<Call>> {
         let Places { pcs, scopes, metadata } = Places::of(memory, layout, self.address)?;
         let distance = address.checked_sub(self.begin)?;
         let count = (pcs.1.checked_sub(pcs.0)?).checked_div(layout.pc_desc_size)?;
+        let has_all = !is_return && self.has_all_instructions(memory, layout, count);
+        // The end of a call, or the first end of a run that is behind the instruction's begin.
+        let end = distance.checked_add(u64::from(has_all))?;
         let (mut low, mut high) = (0, count);
         // The first one whose distance is not less.
         while low < high {
             let middle = low + (high - low) / 2;
             let at = pcs.0.checked_add(middle.checked_mul(layout.pc_desc_size)?)?;
             let found = layout.pc_desc_pc.of(memory, at)? as u32 as i32;
-            if i64::from(found) < distance as i64 { low = middle + 1 } else { high = middle }
+            if i64::from(found) < end as i64 { low = middle + 1 } else { high = middle }
         }
         let at = pcs.0.checked_add(low.min(count.checked_sub(1)?).checked_mul(layout.pc_desc_size)?)?;
-        if layout.pc_desc_pc.of(memory, at)? != distance {
+        if layout.pc_desc_pc.of(memory, at)? != distance && !has_all {
             return None;
         }
         let mut scope = layout.pc_desc_scope.of(memory, at)?;
@@ -72,6 +78,15 @@ impl Blob {
             scope = Some(u64::from(caller)).filter(|caller| *caller < scope)?;
         }
         (scope == 0).then_some(calls)
+    }
+
+    /// Whether its PcDescs are of all instructions and not of calls and safepoints alone. `count`: how many it has.
+    fn has_all_instructions(&self, memory: &impl Memory, layout: &Layout, count: u64) -> bool {
+        let safepoints = layout.oop_maps.and_then(|(maps, number)| match maps.of(memory, self.address)? {
+            0 => Some(0),
+            maps => number.of(memory, maps),
+        });
+        safepoints.is_some_and(|safepoints| count > safepoints.saturating_add(2))
     }
 }
 
