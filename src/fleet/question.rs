@@ -39,10 +39,10 @@ impl Asked {
 
 /// Longest answer in JSON: more than flametop keeps of a profile.
 const LONGEST: u64 = 512 << 20;
-/// The time that is asked for, if none is given: the last hour.
+/// Seconds before now, if no time is given: an hour.
 const USUAL: u64 = 3600;
 
-/// What an engine is asked.
+/// A question to an engine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Question {
     asked: Asked,
@@ -61,7 +61,7 @@ pub struct Question {
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Request {
     pub(super) url: String,
-    /// The body of a POST, and its type. None for a GET.
+    /// The body of a POST, and its type. A GET has none.
     pub(super) body: Option<(&'static str, Vec<u8>)>,
 }
 
@@ -120,7 +120,10 @@ impl Question {
         match self.asked {
             Asked::Pyroscope => Request {
                 url: format!("{transport}://{server}{prefix}/querier.v1.QuerierService/SelectMergeProfile"),
-                body: Some(("application/proto", pyroscope_question(kind, selector, (1000 * self.from, 1000 * self.until)))),
+                body: Some((
+                    "application/proto",
+                    pyroscope_question(kind, selector, (self.from.saturating_mul(1000), self.until.saturating_mul(1000))),
+                )),
             },
             Asked::Parca => {
                 let query = encoded(&format!("{kind}{selector}"));
@@ -236,6 +239,8 @@ mod tests {
             ("memory:alloc_space:bytes::", "{a=\"/{\",b=~\"}\"}", "/a/b")
         );
         assert_eq!((asked.from, asked.until), (NOW - 7200, NOW - 3600));
+        // However late it is.
+        assert!(question("pyroscope+http://localhost/{}@0..18446744073709551615").request().body.is_some());
     }
 
     #[test]
