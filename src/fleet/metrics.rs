@@ -42,7 +42,7 @@ fn answer(mut stream: TcpStream, text: &str) -> std::io::Result<()> {
     while let Some(rest) = request.get_mut(have..).filter(|rest| !rest.is_empty()) {
         let count = stream.read(rest)?;
         have += count;
-        // One who sends a letter at a time keeps nobody waiting.
+        // A reader who sends its request byte by byte keeps nobody waiting.
         if count == 0
             || begun.elapsed() >= PATIENCE
             || request.get(..have).is_some_and(|bytes| bytes.windows(4).any(|end| end == b"\r\n\r\n"))

@@ -19,15 +19,15 @@ use crate::profile::{CgroupId, Place, sanitize};
 
 /// Bytes of a file that are read.
 const LONGEST: u64 = 4 << 20;
-/// Containers whose names are looked for at one time, and those that are remembered.
+/// Most containers whose files are read at one time, and most that are remembered.
 const AT_ONCE: usize = 32;
 const MOST: usize = 4096;
-/// How often a name is looked for: the file is there when the container starts.
+/// Most readings for a container without a name: its file is there when it starts.
 const TRIES: u8 = 3;
 /// Users make cgroups below it. Names of root's containers are not for them.
 const OF_USERS: &str = "/user.slice/";
 
-/// The names of containers that were looked for.
+/// Containers whose files were read.
 pub(super) struct Containers {
     root: PathBuf,
     known: FxHashMap<String, Known>,
@@ -39,7 +39,7 @@ struct Known {
     tries: u8,
 }
 
-/// What the files have.
+/// The content of such a file.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Config {
@@ -89,7 +89,7 @@ impl Containers {
         Arc::new(ids().filter_map(|(cgroup, id)| Some((cgroup, self.known.get(id)?.name.clone()?))).collect())
     }
 
-    /// Finds the name of one container in a file of its own.
+    /// Finds the name of a container in the file that its runtime keeps for it.
     fn name_of(&self, id: &str) -> Option<String> {
         let places = [
             format!("var/lib/docker/containers/{id}/config.v2.json"),
@@ -171,7 +171,7 @@ mod tests {
         // A name that comes later is found.
         file(format!("var/lib/docker/containers/{}/config.v2.json", id("f")), r#"{"Name":"/late"}"#);
         assert_eq!(containers.names(&paths).get(&CgroupId(6)).map(|name| &**name), Some("late"));
-        // Those without a name do not keep others from being looked for.
+        // Those without a name keep no other one from being found.
         let many = (100..200).map(|number| (CgroupId(number), Arc::from(format!("/docker/{number:064x}"))));
         let many: FxHashMap<CgroupId, Arc<str>> = many.collect();
         file(format!("var/lib/docker/containers/{:064x}/config.v2.json", 177), r#"{"Name":"/one"}"#);
