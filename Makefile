@@ -64,7 +64,7 @@ test-vm: ## boot kernels 6.1 to the newest on x86_64 and arm64, emulated, and lo
 	@[ -n "$(ASK)" ] || $(WITH_CLANG) $(CARGO) test --locked --lib code_of_arm64 -- --ignored --nocapture
 	@$(WITH_CLANG) $(CARGO) test --locked --test vm -- --include-ignored --nocapture
 
-bench: dist ## measure flametop beside perf, flamelens and lightswitch (ROW=view,keys,live-keys,first,record,live,unwind,names,events,cold,languages,formats)
+bench: dist ## measure flametop beside perf, flamelens and lightswitch (ROW=view,keys,live-keys,first,record,live,unwind,names,events,cold,languages,waiting,formats)
 	@$(WITH_CLANG) scripts/bench-tools.sh $(TARGET)/bench-tools
 	@$(WITH_CLANG) $(CARGO) bench --locked --bench table -- $(ROW)
 

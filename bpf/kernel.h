@@ -30,9 +30,12 @@ typedef __u32 __wsum;
 #define BPF_MAP_TYPE_LPM_TRIE 11
 #define BPF_MAP_TYPE_ARRAY_OF_MAPS 12
 #define BPF_MAP_TYPE_RINGBUF 27
+#define BPF_MAP_TYPE_TASK_STORAGE 29
 
-/* Flags of bpf_map_update_elem, bpf_get_stack, bpf_ringbuf_output and bpf_ringbuf_query. */
+/* Flags of maps, bpf_map_update_elem, bpf_task_storage_get, bpf_get_stack, bpf_ringbuf_output and bpf_ringbuf_query. */
 #define BPF_ANY 0
+#define BPF_F_NO_PREALLOC (1U << 0)
+#define BPF_LOCAL_STORAGE_GET_F_CREATE (1ULL << 0)
 #define BPF_F_MMAPABLE (1ULL << 10)
 #define BPF_F_USER_STACK (1ULL << 8)
 #define BPF_RB_NO_WAKEUP (1ULL << 0)
@@ -234,12 +237,18 @@ struct task_struct {
 	unsigned int flags;
 	int pid;
 	int tgid;
+	int on_cpu;
 	struct mm_struct *mm;
 	const struct cred *real_cred;
 	struct fs_struct *fs;
 	struct uprobe_task *utask;
 	unsigned int in_execve : 1;
 	struct thread_struct thread;
+};
+
+/* The context of an iterator over tasks. */
+struct bpf_iter__task {
+	struct task_struct *task; /* NULL at the end */
 };
 
 #if defined(__TARGET_ARCH_x86)

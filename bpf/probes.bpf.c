@@ -15,9 +15,6 @@
  * up. The next tenth begins with the period that would just fit the same rate. The event within a period is chosen at random.
  * Otherwise rhythmic events would always be seen at the same beat.
  *
- * These programs may be interrupted by the clock's program, and in preemptible kernels by other programs at events. So their
- * `cpu_states` is another map than the clock's, and one program at a time claims an element of it.
- *
  * Loads on 5.15 and later, each program where the kernel offers its source. Promises to user space: `count` has no gap. It equals the
  * sum of the weights that were sent, plus the events since the last record. Events of flametop itself count in `own` instead.
  */
@@ -25,32 +22,13 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+#include "events.h"
 #include "fentry.h"
 #include "regs.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* Set before loading. Each source of events has its own copy of these programs. */
-const volatile __u32 source_number;
-const volatile __u32 cpus; /* most CPUs that the machine can have */
-const volatile __u32 backtrace;
-
-/* One element for each CPU of each source. The number of elements is set before loading. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, MAX_SOURCES);
-	__type(key, __u32);
-	__type(value, struct event);
-} events SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct control);
-} control SEC(".maps");
+const volatile __u32 backtrace; /* set before loading */
 
 /* Tells whether period and budget admit a stack at this event. One program at a time calls it. */
 static __always_inline int is_admitted(struct event *event, const struct control *control, __u64 count)
@@ -199,15 +177,14 @@ static __always_inline void take_stack(void *ctx, struct cpu_state *cpu, struct 
 
 static __always_inline int on_event(void *ctx, enum register_source source, __u64 events_here, __u64 r10)
 {
-	__u32 zero = 0, cpu_number = bpf_get_smp_processor_id();
-	__u32 of_source = source_number * cpus + cpu_number;
+	__u32 cpu_number = bpf_get_smp_processor_id();
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 
 	if (filter_targets && !bpf_map_lookup_elem(&targets, &tgid))
 		return 0;
 
-	struct event *event = bpf_map_lookup_elem(&events, &of_source);
-	struct control *now = bpf_map_lookup_elem(&control, &zero);
+	struct event *event = event_of(cpu_number);
+	struct control *now = current_control();
 
 	if (!event || !now)
 		return 0;
@@ -220,17 +197,13 @@ static __always_inline int on_event(void *ctx, enum register_source source, __u6
 	if (count < event->next && event->epoch == now->epoch)
 		return 0;
 
-	struct cpu_state *cpu = state_of(cpu_number);
+	struct cpu_state *cpu = claim_state(cpu_number, event);
 
 	if (!cpu)
 		return 0;
-	if (__sync_val_compare_and_swap(&cpu->claimed, 0, 1)) {
-		__sync_fetch_and_add(&event->busy, 1);
-		return 0;
-	}
 	if (is_admitted(event, now, count))
 		take_stack(ctx, cpu, event, count, source, r10);
-	__sync_val_compare_and_swap(&cpu->claimed, 1, 0);
+	release_state(cpu);
 	return 0;
 }
 

@@ -64,6 +64,8 @@ enum record_kind {
 	SAMPLE_COMPARED = 1,
 	/* Taken at an event: sample_header::source says which. */
 	SAMPLE_EVENT = 2,
+	/* Taken at the end of a wait. Its weight is in nanoseconds. */
+	SAMPLE_WAIT = 3,
 	RECORD_SCRIPT = 254,
 	RECORD_WISH = 255,
 };
@@ -416,7 +418,7 @@ struct table_page {
 /* Sources of events are numbered below this. Number 0 is the clock, so there are at most 63 event sources at one time. */
 #define MAX_SOURCES 64
 
-/* State of a source of events on one CPU: an element of `events`. probes.bpf.c describes its use. */
+/* State of a source of events on one CPU: an element of `events`. probes.bpf.c and waits.bpf.c describe its use. */
 struct event {
 	__u64 count; /* events so far */
 	__u64 reported; /* the part of `count` that is in the weights of sent records */
@@ -431,7 +433,11 @@ struct event {
 	__u32 tokens; /* stacks until the period doubles */
 	__u32 skipped; /* frames of the program and the trampoline above a function's */
 	__u64 own; /* events of flametop itself, which are not wanted: not in `count` */
-	__u64 reserved[5];
+	/* Of waits (waits.bpf.c), whose `count` is in nanoseconds: */
+	__u64 waits; /* how many have ended */
+	__u64 unknown; /* threads that left a CPU and are not followed */
+	__u64 switched; /* when a thread came last */
+	__u64 reserved[2];
 };
 
 /* Control values that user space sets ten times a second. */

@@ -131,9 +131,13 @@ pub struct Sampling {
     /// tracepoint:CATEGORY:NAME      a tracepoint; also CATEGORY:NAME
     /// page-faults context-switches cpu-migrations cycles instructions cache-misses …
     ///                               counters, as perf calls them
+    /// off-cpu                       waits: where threads do not run, and how long
     /// cpu                           the clock, in addition to other events
     #[arg(short = 'e', long = "event", value_name = "EVENT", verbatim_doc_comment, help_heading = SAMPLES)]
     pub events: Vec<String>,
+    /// Show where threads wait, and how long; the same as -e off-cpu
+    #[arg(long, help_heading = SAMPLES)]
+    pub off_cpu: bool,
     /// Take at most this many event stacks a second on each CPU; all events are still counted
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..=100_000), help_heading = SAMPLES)]
     pub event_stacks: u32,
@@ -462,7 +466,29 @@ pub struct NamesOf {
 /// Reads the command line. If it is wrong or asks for help, prints a message and ends the program.
 pub fn parse() -> Cli {
     let matches = command().get_matches();
-    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).with_events()
+}
+
+impl Cli {
+    /// Turns options that are short for events into these.
+    #[cfg(feature = "live")]
+    fn with_events(mut self) -> Cli {
+        let sampling = match &mut self.command {
+            None => &mut self.live.sampling,
+            Some(Command::Record(record)) => &mut record.sampling,
+            Some(Command::Export(export)) => &mut export.sampling,
+            Some(_) => return self,
+        };
+        if sampling.off_cpu {
+            sampling.events.insert(0, "off-cpu".to_owned());
+        }
+        self
+    }
+
+    #[cfg(not(feature = "live"))]
+    fn with_events(self) -> Cli {
+        self
+    }
 }
 
 /// Returns the description of the command line. `export` runs for weeks: it samples less often, and keeps less.
@@ -480,7 +506,7 @@ fn command() -> clap::Command {
 /// Reads these words as a command line, for tests.
 #[cfg(test)]
 pub(crate) fn parse_words(words: &[&str]) -> Cli {
-    Cli::parse_from(words)
+    Cli::parse_from(words).with_events()
 }
 
 fn converted_help() -> String {

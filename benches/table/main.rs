@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! make bench                 everything, about twenty minutes
-//! make bench ROW=view        one row: view, keys, live-keys, first, record, live, unwind, names, events, cold, languages, formats
+//! make bench ROW=view        one row: view, keys, live-keys, first, record, live, unwind, names, events, cold, languages, waiting, formats
 //! ```
 //!
 //! The kernel counts CPU and memory of a process (`/proc/PID/stat`, `VmHWM`; `wait4` for processes that end without a key). The time of BPF
@@ -33,6 +33,7 @@ mod seconds;
 mod times;
 mod unwind;
 mod usage;
+mod waiting;
 
 use common::{FLAMETOP, Program, Running, Terminal, bpf_programs_of};
 use print::{Line, Table, cost};
@@ -51,7 +52,7 @@ const KEY_TARGET: f64 = 16.0;
 /// A row's name, and the function that measures it.
 type Row = (&'static str, fn(&mut Table));
 
-const ROWS: [Row; 12] = [
+const ROWS: [Row; 13] = [
     ("view", view),
     ("keys", keys),
     ("live-keys", live_keys),
@@ -63,6 +64,7 @@ const ROWS: [Row; 12] = [
     ("events", events::events),
     ("cold", cold::cold),
     ("languages", languages::languages),
+    ("waiting", waiting::waiting),
     ("formats", formats::formats),
 ];
 

@@ -324,7 +324,7 @@ struct script_state {
  */
 struct cpu_state {
 	struct walk walk;
-	__u64 claimed; /* 1 while a program of probes.bpf.c uses it */
+	__u64 claimed; /* 1 while a program at an event uses it: see events.h */
 	__u64 window[WINDOW_WORDS] __attribute__((aligned(LINE_BYTES)));
 	__u32 past_of[PAST_STACKS];
 	__u32 past_spare;

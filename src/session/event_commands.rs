@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use super::event_targets::{Watched, request};
 use super::sampling::AttachCommand;
 use super::screen::Ends;
-use crate::collector::probes::{COUNTERS, EventRequest, KernelFunctions, Refused, tracepoints};
+use crate::collector::probes::{COUNTERS, EventRequest, KernelFunctions, OFF_CPU, Refused, tracepoints};
 use crate::profile::EventSource;
 use crate::ui::{Event, EventCommand, EventName, NotAttached};
 
@@ -57,8 +57,9 @@ fn all_names(refused: &Refused) -> Vec<EventName> {
     let event =
         |name: &str, help, refused: Option<&str>| EventName { name: name.to_owned(), help, refused: refused.map(Arc::from) };
     let counters = COUNTERS.iter().map(|counter| event(counter.name, counter.help, refused.counter(counter.name)));
+    let waits = event(OFF_CPU, "where threads wait, and how long", refused.waits.as_deref());
     let tracepoints = tracepoints().into_iter().map(|name| event(&name, "tracepoint", refused.tracepoints.as_deref()));
     let functions = KernelFunctions::read().unwrap_or_default();
     let functions = functions.names().iter().map(|name| event(name, "function of the kernel", refused.functions.as_deref()));
-    counters.chain(tracepoints).chain(functions).collect()
+    std::iter::once(waits).chain(counters).chain(tracepoints).chain(functions).collect()
 }

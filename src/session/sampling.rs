@@ -520,6 +520,7 @@ mod tests {
             debuginfod: false,
             unwind: cli::Unwind::Tables,
             events: Vec::new(),
+            off_cpu: false,
             event_stacks: 1000,
             backtrace: cli::Backtrace::Kernel,
         };

@@ -102,11 +102,6 @@ static __always_inline int look_up(
 	return copied ? find_mapping_by(space, address, out, 0, scratch) : find_mapping(space, address, out, scratch);
 }
 
-struct bpf_iter__task {
-	void *meta;
-	struct task_struct *task;
-} __attribute__((preserve_access_index));
-
 SEC("iter/task")
 int look_at_sleeping(struct bpf_iter__task *ctx)
 {

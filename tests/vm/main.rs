@@ -111,6 +111,12 @@ const QUESTIONS: &[Question] = &[
     },
     Question { name: "java", command: "/payload/java-functions", columns: &["methods of Java right"], answer: runtimes::javas },
     Question {
+        name: "waits",
+        command: "flametop record -e off-cpu --no-annotations -o - -- programs/waits 5",
+        columns: &["waits"],
+        answer: waits,
+    },
+    Question {
         name: "registers",
         command: "REGISTERS_PROGRAM=/payload/programs/registers registers --nocapture 2>&1",
         columns: &["registers"],
@@ -195,6 +201,36 @@ fn moved(said: &str) -> Vec<String> {
     }
     let share = format!("{whole} of {all} whole");
     vec![if succeeded(said) && all >= 100 && whole * 10 >= all * 9 { share } else { format!("{NO}: {share}: {said}") }]
+}
+
+/// Compares waits with what the program tells: `TID NANOSECONDS … lengths` for each thread, `0 NANOSECONDS … wait_N` for each length. A stack
+/// is `waits;…;run_lengths;wait_N;…;do_nanosleep;… nanoseconds`.
+fn waits(said: &str) -> Vec<String> {
+    let told = |begin: &str, end: &str| -> f64 {
+        let rows = said.lines().filter(|line| line.ends_with(end) && line.starts_with(begin) && !line.contains(';'));
+        rows.filter_map(|line| line.split(' ').nth(1)?.parse::<f64>().ok()).sum()
+    };
+    let seen = |frames: &[&str]| -> f64 {
+        let is_it = |stack: &str| {
+            let mut all = stack.split(';');
+            all.next() == Some("waits") && frames.iter().all(|frame| all.any(|other| other == *frame))
+        };
+        said.lines()
+            .filter_map(|line| line.rsplit_once(' '))
+            .filter(|(stack, _)| is_it(stack))
+            .filter_map(|(_, ns)| ns.parse::<f64>().ok())
+            .sum()
+    };
+    let (all, sleeping) = (told("", " lengths"), seen(&["run_lengths", "do_nanosleep"]));
+    let shares = ["wait_1", "wait_2", "wait_4", "wait_8"].map(|name| {
+        let share = seen(&["run", "run_lengths", name, "do_nanosleep"]) / sleeping;
+        (share, told("0 ", &format!(" {name}")) / told("0 ", ""))
+    });
+    let text = format!("{:.1} % of {:.0} s", 100.0 * sleeping / all, all / 1e9);
+    // With 500 stacks a second, an eighth is known to a hundredth.
+    let holds =
+        succeeded(said) && (sleeping / all - 1.0).abs() < 0.05 && shares.iter().all(|(seen, told)| (seen - told).abs() < 0.05);
+    vec![if holds { text } else { format!("{NO}: {text}, shares {shares:.3?}: {said}") }]
 }
 
 /// The last line of the table that the test prints.

@@ -20,6 +20,7 @@ mod programs;
 mod refused;
 mod spec;
 mod tracefs;
+mod waits;
 
 use crate::collector::sys::bpf_memory;
 use crate::collector::sys::bpf_stats;
@@ -43,8 +44,9 @@ use failure::Failed;
 pub use kernel_functions::{KernelFunctions, nearest};
 use programs::{MAX_SOURCES, OwnMaps, ProbeSettings, Programs, Runs};
 pub use refused::Refused;
-pub use spec::{Backtrace, COUNTERS, Counter, EventRequest, EventSpec, Mechanism, NamePattern, UserPlace};
+pub use spec::{Backtrace, COUNTERS, Counter, EventRequest, EventSpec, Mechanism, NamePattern, OFF_CPU, UserPlace};
 use tracefs::TraceFs;
+use waits::Waits;
 
 /// Most functions with fentry: each one needs a separate program, which takes some 20 ms to load and 100 KB.
 const MAX_FENTRY: usize = 32;
@@ -63,6 +65,7 @@ const EPOCH: u64 = 100_000_000;
 struct Attached {
     status: EventStatus,
     programs: Vec<Programs>,
+    waits: Option<Waits>,
     /// The runs of its programs, when they were last read.
     runs: Runs,
     /// Nanoseconds of a trap, if each event is one.
@@ -171,6 +174,16 @@ impl Probes {
                 new.cpus = cpus.to_vec();
                 new.counter = Some(*counter);
                 new.finish(Mechanism::PerfEvent, 1, program);
+            }
+            EventSpec::Waits => {
+                let waits = Waits::attach(number.into(), &self.shared, self.own.as_ref());
+                let waits = waits.map_err(|why| failed(why.words().to_owned()))?;
+                if self.own.is_none() {
+                    self.own = Some(waits.own_maps()?);
+                }
+                new.status.how = waits.how().into();
+                new.status.places = 1;
+                new.waits = Some(waits);
             }
         }
         let tried = if request.is_agreed { Ok(()) } else { new.try_out() };
@@ -373,6 +386,11 @@ impl Probes {
             status.cut = counts(records::EventCount::Cut);
             status.busy = counts(records::EventCount::Busy);
             status.own = counts(records::EventCount::Own);
+            if attached.waits.is_some() {
+                status.waited = Some(status.events);
+                status.events = counts(records::EventCount::Waits);
+                status.unknown = counts(records::EventCount::Unknown);
+            }
             status
         };
         self.attached.iter().map(of).collect()
@@ -390,11 +408,11 @@ impl Probes {
 
 impl Attached {
     fn new(status: EventStatus) -> Attached {
-        Attached { status, programs: Vec::new(), runs: Runs::default(), trap: 0, cpus: Vec::new(), counter: None }
+        Attached { status, programs: Vec::new(), waits: None, runs: Runs::default(), trap: 0, cpus: Vec::new(), counter: None }
     }
 
     fn read_runs(&mut self) {
-        self.runs = Runs::sum(self.programs.iter().map(Programs::runs));
+        self.runs = Runs::sum(self.programs.iter().map(Programs::runs).chain(self.waits.iter().map(Waits::runs)));
     }
 
     fn try_out(&mut self) -> Result<(), Costly> {

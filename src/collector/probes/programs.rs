@@ -20,7 +20,7 @@ mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/probes.skel.rs"));
 }
 
-use skeleton::{OpenProbesMaps, OpenProbesProgs, ProbesProgs, ProbesSkel, ProbesSkelBuilder};
+use skeleton::{OpenProbesProgs, ProbesProgs, ProbesSkel, ProbesSkelBuilder};
 
 /// `MAX_SOURCES`: numbers of sources are below it. 0 is the clock's number.
 pub(super) const MAX_SOURCES: u8 = 64;
@@ -32,7 +32,7 @@ pub(super) struct OwnMaps {
     pub(super) counters: Counters,
     /// The epoch and the budget of the programs, renewed at each epoch.
     pub(super) control: MapHandle,
-    states: MapHandle,
+    pub(super) states: MapHandle,
 }
 
 /// Settings that a program gets before it is loaded.
@@ -61,6 +61,12 @@ impl Runs {
             value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
         };
         Runs { count: field("run_cnt"), time: field("run_time_ns"), missed: field("recursion_misses") }
+    }
+
+    /// Reads those of a program.
+    pub(super) fn of(program: &ProgramMut<'_>) -> Runs {
+        let number = program.as_fd().as_raw_fd();
+        Runs::parse(&std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default())
     }
 
     pub(super) fn sum(runs: impl Iterator<Item = Runs>) -> Runs {
@@ -116,31 +122,74 @@ fn program<'a, 'obj>(programs: &'a ProbesProgs<'obj>, mechanism: Mechanism) -> &
     }
 }
 
-/// Makes a program use the maps that exist already.
-fn share(maps: &mut OpenProbesMaps<'_>, shared: &SharedMaps, own: Option<&OwnMaps>) -> libbpf_rs::Result<()> {
-    let reuse = |map: &mut OpenMapMut<'_>, handle: &MapHandle| map.reuse_fd(handle.as_fd());
-    reuse(&mut maps.records, &shared.records)?;
-    reuse(&mut maps.stack_dumps, &shared.stack_dumps)?;
-    reuse(&mut maps.targets, &shared.targets)?;
-    reuse(&mut maps.runtimes, &shared.runtimes)?;
-    reuse(&mut maps.jvms, &shared.jvms)?;
-    reuse(&mut maps.moved, &shared.moved)?;
-    reuse(&mut maps.segments, &shared.segments)?;
-    reuse(&mut maps.objects, &shared.objects)?;
-    reuse(&mut maps.files, &shared.files)?;
-    match own {
-        Some(own) => {
-            reuse(&mut maps.events, &own.events)?;
-            reuse(&mut maps.control, &own.control)?;
-            reuse(&mut maps.cpu_states, &own.states)
+/// What both kinds of programs at events need before they are loaded: their settings, and the maps that exist already. (Their skeletons have
+/// the same fields in different types.)
+macro_rules! prepare_events {
+    ($open:expr, $number:expr, $shared:expr, $own:expr) => {{
+        let (open, shared, own): (_, &SharedMaps, Option<&OwnMaps>) = ($open, $shared, $own);
+        let cpus = possible_cpus().map_err(|error| Failed::of_io(&error))?;
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            rodata.filter_targets = u32::from(shared.settings.filter);
+            rodata.own_tgid = shared.settings.left_out();
+            rodata.walk_how = shared.settings.walk as u32;
+            rodata.max_depth = shared.max_depth;
+            if !shared.settings.limit_walks {
+                rodata.walk_time = 0;
+            }
+            rodata.half_ring = u64::from(shared.settings.ring_bytes / 2);
+            rodata.most_dump_pages = most_dump_pages(shared.settings.walk);
+            rodata.source_number = $number;
+            rodata.cpus = cpus;
+            #[cfg(target_arch = "aarch64")]
+            {
+                rodata.signature_mask = crate::collector::sys::kcore::signature_mask();
+                rodata.linear_offset = crate::collector::sys::kcore::linear_offset();
+            }
         }
-        None => {
-            let cpus = possible_cpus()?;
-            maps.events.set_max_entries(u32::from(MAX_SOURCES) * cpus)?;
-            maps.cpu_states.set_max_entries(shared.cpu_states)
-        }
-    }
+        let maps = &mut open.maps;
+        let mut share = || -> libbpf_rs::Result<()> {
+            let reuse = |map: &mut OpenMapMut<'_>, handle: &MapHandle| map.reuse_fd(handle.as_fd());
+            reuse(&mut maps.records, &shared.records)?;
+            reuse(&mut maps.stack_dumps, &shared.stack_dumps)?;
+            reuse(&mut maps.targets, &shared.targets)?;
+            reuse(&mut maps.runtimes, &shared.runtimes)?;
+            reuse(&mut maps.jvms, &shared.jvms)?;
+            reuse(&mut maps.moved, &shared.moved)?;
+            reuse(&mut maps.segments, &shared.segments)?;
+            reuse(&mut maps.objects, &shared.objects)?;
+            reuse(&mut maps.files, &shared.files)?;
+            match own {
+                Some(own) => {
+                    reuse(&mut maps.events, &own.events)?;
+                    reuse(&mut maps.control, &own.control)?;
+                    reuse(&mut maps.cpu_states, &own.states)
+                }
+                None => {
+                    maps.events.set_max_entries(u32::from(MAX_SOURCES) * cpus)?;
+                    maps.cpu_states.set_max_entries(shared.cpu_states)
+                }
+            }
+        };
+        share().map_err(|error| Failed::of(&error))?;
+    }};
 }
+
+/// Returns the maps of a loaded skeleton, for programs that are loaded later.
+macro_rules! own_maps {
+    ($skeleton:expr) => {{
+        let maps = &$skeleton.maps;
+        let handle = |map| MapHandle::try_from(map).map_err(|error| bpf_error("share the maps of events", &error));
+        let counters = counters_of(&maps.events, MAX_SOURCES)?;
+        Ok(OwnMaps {
+            events: handle(&maps.events)?,
+            counters,
+            control: handle(&maps.control)?,
+            states: handle(&maps.cpu_states)?,
+        })
+    }};
+}
+
+pub(super) use {own_maps, prepare_events};
 
 impl Programs {
     /// Loads the program of a mechanism. For fentry and fexit, loads it for this function.
@@ -156,23 +205,7 @@ impl Programs {
         let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = ProbesSkelBuilder::default().open(place).map_err(|error| Failed::of(&error))?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            rodata.filter_targets = u32::from(shared.settings.filter);
-            rodata.own_tgid = shared.settings.left_out();
-            rodata.walk_how = shared.settings.walk as u32;
-            rodata.max_depth = shared.max_depth;
-            if !shared.settings.limit_walks {
-                rodata.walk_time = 0;
-            }
-            rodata.half_ring = u64::from(shared.settings.ring_bytes / 2);
-            rodata.most_dump_pages = most_dump_pages(shared.settings.walk);
-            rodata.source_number = told.number;
-            rodata.cpus = possible_cpus().map_err(|error| Failed::of_io(&error))?;
             rodata.backtrace = told.backtrace as u32;
-            #[cfg(target_arch = "aarch64")]
-            {
-                rodata.signature_mask = crate::collector::sys::kcore::signature_mask();
-                rodata.linear_offset = crate::collector::sys::kcore::linear_offset();
-            }
         }
         for other in Mechanism::ALL {
             open_program(&mut open.progs, other).set_autoload(other == mechanism);
@@ -181,22 +214,14 @@ impl Programs {
             let target = open_program(&mut open.progs, mechanism).set_attach_target(0, Some(function.to_owned()));
             target.map_err(|error| Failed::of(&error))?;
         }
-        share(&mut open.maps, shared, own).map_err(|error| Failed::of(&error))?;
+        prepare_events!(&mut open, told.number, shared, own);
         let skeleton = open.load().map_err(|error| Failed::of(&error))?;
         Ok(Programs { links: Vec::new(), skeleton, mechanism })
     }
 
     /// Returns the maps, for programs that are loaded later.
     pub(super) fn own_maps(&self) -> Result<OwnMaps, CollectorError> {
-        let maps = &self.skeleton.maps;
-        let handle = |map| MapHandle::try_from(map).map_err(|error| bpf_error("share the maps of events", &error));
-        let counters = counters_of(&maps.events, MAX_SOURCES)?;
-        Ok(OwnMaps {
-            events: handle(&maps.events)?,
-            counters,
-            control: handle(&maps.control)?,
-            states: handle(&maps.cpu_states)?,
-        })
+        own_maps!(self.skeleton)
     }
 
     fn keep(&mut self, link: libbpf_rs::Result<Link>) -> Result<(), Failed> {
@@ -255,8 +280,7 @@ impl Programs {
     /// Returns how often the program ran, and how often the kernel skipped it. Only this program's counts are read, since a machine may have
     /// thousands of programs.
     pub(super) fn runs(&self) -> Runs {
-        let number = program(&self.skeleton.progs, self.mechanism).as_fd().as_raw_fd();
-        Runs::parse(&std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default())
+        Runs::of(program(&self.skeleton.progs, self.mechanism))
     }
 }
 

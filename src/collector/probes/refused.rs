@@ -12,6 +12,8 @@ pub struct Refused {
     pub functions: Option<String>,
     /// Why tracepoints cannot be used. `None` if they can.
     pub tracepoints: Option<String>,
+    /// Why waits cannot be seen. `None` if they can.
+    pub waits: Option<String>,
 }
 
 impl Refused {
@@ -33,7 +35,8 @@ impl Probes {
         let (category, name) = TRIED_EVENT;
         let tracepoint = EventSpec::Tracepoint { category: category.to_owned(), name: name.to_owned() };
         let functions = self.why_refused(functions, cpus);
-        Refused { counters, functions, tracepoints: self.why_refused(tracepoint, cpus) }
+        let waits = self.why_refused(EventSpec::Waits, cpus);
+        Refused { counters, functions, tracepoints: self.why_refused(tracepoint, cpus), waits }
     }
 
     fn why_refused(&mut self, spec: EventSpec, cpus: &[u32]) -> Option<String> {

@@ -186,7 +186,12 @@ pub enum EventSpec {
     },
     /// A counter.
     Counter(Counter),
+    /// Time in which threads do not run.
+    Waits,
 }
+
+/// The name of [`EventSpec::Waits`] in `-e`.
+pub const OFF_CPU: &str = "off-cpu";
 
 impl EventSpec {
     /// Parses the text of one `-e`.
@@ -197,6 +202,9 @@ impl EventSpec {
     pub fn parse(text: &str) -> Result<EventSpec, String> {
         if matches!(text, "cpu" | "clock" | "cpu-clock") {
             return Ok(EventSpec::Clock);
+        }
+        if matches!(text, OFF_CPU | "offcpu") {
+            return Ok(EventSpec::Waits);
         }
         let aliases = [("faults", "page-faults"), ("cs", "context-switches"), ("migrations", "cpu-migrations")];
         let known = aliases.iter().find(|(short, _)| *short == text).map_or(text, |(_, long)| long);
@@ -302,6 +310,7 @@ mod tests {
                 format!("{} {file:?} {:?}", mechanism.name(), functions.exact())
             }
             Ok(EventSpec::Tracepoint { category, name }) => format!("tracepoint {category} {name}"),
+            Ok(EventSpec::Waits) => "waits".to_owned(),
             Ok(EventSpec::Counter(counter)) => format!("counter {}", counter.name),
             Err(why) => format!("error {why}"),
         }
@@ -321,6 +330,7 @@ mod tests {
         assert_eq!(shown("sched:sched_switch"), "tracepoint sched sched_switch");
         assert_eq!(shown("faults"), "counter page-faults");
         assert_eq!(shown("cpu"), "clock");
+        assert_eq!([shown("off-cpu"), shown("offcpu")], ["waits", "waits"]);
     }
 
     #[test]

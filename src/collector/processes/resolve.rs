@@ -145,7 +145,11 @@ impl ProcessTable {
             cpu: Cpu(u16::try_from(record.cpu).unwrap_or(u16::MAX)),
             user_end,
             source: EventSource(record.source),
-            unit: if EventSource(record.source) == EventSource::CLOCK { Unit::Samples } else { Unit::Events },
+            unit: match EventSource(record.source) {
+                EventSource::CLOCK => Unit::Samples,
+                _ if record.is_wait => Unit::Nanoseconds,
+                _ => Unit::Events,
+            },
             weight: record.weight,
             kernel_frames: record.kernel().len(),
             kernel_cut: record.flags & KERNEL_CUT != 0,

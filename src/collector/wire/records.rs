@@ -18,6 +18,7 @@ pub(crate) const MAX_FRAMES: u32 = 127;
 
 /// Kinds of records: `enum record_kind`.
 const COMPARED: u8 = 1;
+const WAIT: u8 = 3;
 const WISH: u8 = 255;
 
 /// Bits in the upper byte of a user frame: `enum frame_bits`.
@@ -126,7 +127,9 @@ struct Event {
     tokens: u32,
     skipped: u32,
     own: u64,
-    reserved: [u64; 5],
+    waits: u64,
+    unknown: u64,
+    reserved: [u64; 3],
 }
 
 /// `struct counters`: the outcome of each tick.
@@ -257,6 +260,8 @@ pub(crate) struct Record<'a> {
     pub(crate) flags: u8,
     /// Whether this is the sample before, walked in another way for comparison.
     pub(crate) compared: bool,
+    /// Whether it was taken at the end of a wait: its weight is in nanoseconds.
+    pub(crate) is_wait: bool,
     /// The source of the event; 0 is the clock.
     pub(crate) source: u8,
     /// Its weight, in the unit of its source.
@@ -295,6 +300,7 @@ impl<'a> Record<'a> {
             uid: UserId(u32_at(bytes, offset_of!(SampleHeader, uid))?),
             files: FileNamespace(u32_at(bytes, offset_of!(SampleHeader, files))?),
             compared: bytes.get(offset_of!(SampleHeader, kind)) == Some(&COMPARED),
+            is_wait: bytes.get(offset_of!(SampleHeader, kind)) == Some(&WAIT),
             kernel,
             user,
             script: Some(script).filter(|script| !script.is_empty()),
@@ -516,6 +522,10 @@ pub(crate) enum EventCount {
     Cut,
     /// Events of flametop itself, which are left out.
     Own,
+    /// Waits. For their source, [`EventCount::Events`] counts nanoseconds.
+    Waits,
+    /// Switches of threads whose waits are not known.
+    Unknown,
 }
 
 /// Returns a counter of a source, from one CPU's `struct event`.
@@ -527,6 +537,8 @@ pub(crate) fn event_count(event: &[u8], which: EventCount) -> Option<u64> {
         EventCount::RingFull => offset_of!(Event, ring_full),
         EventCount::Cut => offset_of!(Event, cut),
         EventCount::Own => offset_of!(Event, own),
+        EventCount::Waits => offset_of!(Event, waits),
+        EventCount::Unknown => offset_of!(Event, unknown),
     };
     u64_at(event, offset)
 }

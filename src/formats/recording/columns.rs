@@ -3,7 +3,7 @@
 use crate::formats::varint;
 
 /// Most columns of a table.
-const COLUMNS: usize = 14;
+const COLUMNS: usize = 16;
 /// Bytes of a column's tag and length.
 const COLUMN_HEAD: usize = 5;
 
@@ -186,6 +186,7 @@ impl<'a> Table<'a> {
 
     /// Returns the columns with the tags from 0 on.
     pub(super) fn columns<const N: usize>(&self) -> [Values<'a>; N] {
+        const { assert!(N <= COLUMNS) };
         std::array::from_fn(|tag| self.columns.get(tag).copied().unwrap_or_default())
     }
 

@@ -348,8 +348,8 @@ impl<'a, 'b> Reader<'a, 'b> {
     }
 
     fn sources(&mut self, rows: u32, table: &Table<'_>) -> Option<()> {
-        let columns: [Values<'_>; 13] = table.columns();
-        let [mut sources, mut names, mut hows, mut places, counts @ .., mut units] = columns;
+        let columns: [Values<'_>; 15] = table.columns();
+        let [mut sources, mut names, mut hows, mut places, counts @ .., mut units, mut waited, mut unknown] = columns;
         let [mut events, mut stacks, mut missed, mut unsure, mut cut, mut busy, mut own, mut cost] = counts;
         for _ in 0..rows {
             let source = EventSource(sources.small()?);
@@ -367,6 +367,9 @@ impl<'a, 'b> Reader<'a, 'b> {
                 busy: busy.next()?,
                 own: own.next()?,
                 cost: cost.next()?,
+                // 0 is none: older recordings have no such column.
+                waited: waited.next()?.checked_sub(1),
+                unknown: unknown.next()?,
             };
             self.into.profile.set_unit(source, unit(units.next()?));
             if ![EventSource::CLOCK, EventSource::FILE].contains(&source) {

@@ -184,6 +184,8 @@ fn a_recording_holds_what_the_store_held_whatever_happened_meanwhile() {
         name: "page-faults".into(),
         how: "counter".into(),
         events: 9,
+        waited: Some(0),
+        unknown: 2,
         ..EventStatus::default()
     };
     machine.profile.write().unwrap().events = vec![events.clone()].into();

@@ -407,13 +407,16 @@ impl Tables {
             return;
         }
         for (row, unit) in &rows {
-            let EventStatus { source, name, how, places, events, stacks, missed, unsure, cut, busy, own, cost } = row;
+            let EventStatus { source, name, how, places, events, stacks, missed, unsure, cut, busy, own, cost, waited, unknown } =
+                row;
             let (name, how) = (self.text(name), self.text(how));
             let places = *places as u64;
             let counts = [*events, *stacks, *missed, *unsure, *cut, *busy, *own, *cost];
             let mut values = vec![u64::from(source.0), name, how, places];
             values.extend(counts);
             values.push(number_of_unit(*unit));
+            // 0 is none.
+            values.extend([waited.map_or(0, |waited| waited.saturating_add(1)), *unknown]);
             self.rows.sources.row(&values);
         }
         self.events = rows;

@@ -17,6 +17,8 @@ pub struct EventStatus {
     pub places: usize,
     /// Number of events so far: exact.
     pub events: u64,
+    /// If the events are waits: nanoseconds that they lasted together.
+    pub waited: Option<u64>,
     /// Stacks that were taken of these events.
     pub stacks: u64,
     /// Events that did not run our program: the kernel skipped it, because that CPU was already busy with a BPF program or map. They are
@@ -25,6 +27,8 @@ pub struct EventStatus {
     /// Such events while only some processes are watched. It is unknown whether a watched process caused them, so no other count includes
     /// them.
     pub unsure: u64,
+    /// If the events are waits: how often a thread left its CPU that is not followed, for lack of memory. No other count includes them.
+    pub unknown: u64,
     /// Stacks whose kernel part is known to lack its outer frames.
     pub cut: u64,
     /// Stacks that were due but not taken, because another stack was being taken on that CPU. The next stack counts for them as well.

@@ -202,9 +202,12 @@ impl Profile {
         Some((clock.since.max(oldest).max(window), clock.until.unwrap_or(complete).min(now)))
     }
 
-    /// Returns the time that a sample of this source covers, in nanoseconds. It is 0 for events.
-    pub fn period(&self, source: EventSource) -> u64 {
-        self.clock.filter(|_| source == EventSource::CLOCK).map_or(0, |clock| clock.period)
+    /// Returns the nanoseconds before its time that a sample covers. It is 0 for events.
+    pub fn covers(&self, sample: &Sample) -> u64 {
+        match self.unit(sample.source) {
+            Unit::Nanoseconds => sample.weight,
+            _ => self.clock.filter(|_| sample.source == EventSource::CLOCK).map_or(0, |clock| clock.period),
+        }
     }
 
     /// Returns the limits in force.

@@ -308,7 +308,7 @@ impl ViewBuilder {
         }
         for (sample, group) in profile.samples.slices_from(self.next).flatten().zip(&alike.of) {
             if shown.get(*group as usize) == Some(&true) {
-                self.timeline.add(sample, profile.period(sample.source));
+                self.timeline.add(sample, profile.covers(sample));
             }
         }
         self.next = profile.samples.end();
@@ -320,7 +320,7 @@ impl ViewBuilder {
         self.next += 1;
         let shown = self.is_of_source(sample) && self.passes(profile, sample);
         if shown {
-            self.timeline.add(sample, profile.period(sample.source));
+            self.timeline.add(sample, profile.covers(sample));
         }
         let (from, to) = self.range_cut(profile, now);
         // The counted samples are one run of numbers: times are ordered.
@@ -554,7 +554,7 @@ impl ViewBuilder {
                 }
                 let shown = self.passes(profile, sample);
                 if shown {
-                    self.timeline.take_back(sample, profile.period(sample.source));
+                    self.timeline.take_back(sample, profile.covers(sample));
                 }
                 if (self.range_start..self.range_end).contains(&number) {
                     self.count(profile, sample, shown, -1);

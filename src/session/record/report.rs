@@ -10,7 +10,7 @@ use crate::session::child::shown;
 use crate::session::cost::own_memory;
 use crate::session::recording::Written;
 use crate::session::sampling::{CollectorStatus, Ended, Sampling};
-use crate::ui::{format_bytes, process_title};
+use crate::ui::{format_bytes, format_duration, process_title};
 
 /// What was written.
 pub(super) enum Outcome {
@@ -59,7 +59,11 @@ pub(super) fn title(options: &cli::Record, snapshot: &Snapshot) -> String {
 
 /// Describes the counts of a source, in a line.
 fn describe_event(event: &EventStatus) -> String {
-    let mut line = format!("{}: {} events, stacks of {}", event.name, event.events, event.stacks);
+    let events = match event.waited {
+        Some(waited) => format!("{} waits, {} together", event.events, format_duration(waited)),
+        None => format!("{} events", event.events),
+    };
+    let mut line = format!("{}: {events}, stacks of {}", event.name, event.stacks);
     let mut how = vec![event.how.to_string()];
     if event.places > 1 {
         how.push(format!("{} places", event.places));
@@ -69,6 +73,9 @@ fn describe_event(event: &EventStatus) -> String {
     }
     if event.unsure > 0 {
         how.push(format!("{} more, of any process, not counted: a stack was being taken", event.unsure));
+    }
+    if event.unknown > 0 {
+        how.push(format!("{} more not counted: their threads are not known", event.unknown));
     }
     if event.own > 0 {
         how.push(format!("{} more in flametop itself not counted: --self shows them", event.own));

@@ -173,7 +173,8 @@ fn lines(scene: &Scene) -> Vec<(String, Style)> {
     for event in snapshot.events.iter() {
         let (events, stacks) = (text::grouped(event.events), text::grouped(event.stacks));
         let places = if event.places == 1 { String::new() } else { format!(" at {} places", event.places) };
-        lines.push((format!("{events:>9}  {} ({}{places}), {stacks} stacks", event.name, event.how), plain));
+        let together = event.waited.map_or(String::new(), |waited| format!(", {} together", text::duration(waited)));
+        lines.push((format!("{events:>9}  {} ({}{places}){together}, {stacks} stacks", event.name, event.how), plain));
         if event.cost > 0 && event.events > 0 {
             let each = event.cost as f64 / event.events as f64 / 1000.0;
             lines.push((format!("{each:>17.1} µs  about, is what each event costs its program"), scene.theme.dim()));
@@ -181,6 +182,7 @@ fn lines(scene: &Scene) -> Vec<(String, Style)> {
         let kinds = [
             (event.missed, "events came while another stack was taken on that CPU: counted, but without a stack"),
             (event.unsure, "more events, of any process, came while a stack was taken on that CPU: not counted"),
+            (event.unknown, "waits of threads that are not known, not counted"),
             (event.busy, "stacks were skipped while another was taken on that CPU: the next one has their weight"),
             (event.own, "events of flametop itself, not counted; --self shows them"),
             (event.cut, "kernel stacks are incomplete: the callers could not be determined"),

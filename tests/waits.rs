@@ -1,0 +1,177 @@
+//! Waits of threads: their lengths against what the program and the kernel count, and the stacks where threads wait.
+
+// A test panics with a sentence if it cannot run.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "common/mod.rs"]
+mod common;
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{FLAMETOP, Program, alone};
+use flametop::collector::{Batch, Collector, CollectorOptions, EventRequest, EventSpec, Targets};
+use flametop::profile::{Names, Tgid, Unit};
+
+/// A line of `tests/programs/waits.c`.
+#[derive(Debug)]
+struct Told {
+    tid: u32,
+    nanoseconds: u64,
+    delayed: u64,
+    switches: u64,
+    name: String,
+}
+
+fn told(text: &str) -> Vec<Told> {
+    let line = |line: &str| {
+        let mut words = line.splitn(5, ' ');
+        let mut number = || words.next()?.parse::<u64>().ok();
+        let (tid, nanoseconds, delayed, switches) = (number()?, number()?, number()?, number()?);
+        Some(Told { tid: u32::try_from(tid).ok()?, nanoseconds, delayed, switches, name: words.next()?.to_owned() })
+    };
+    text.lines().filter(|line| *line != "ready").map(|text| line(text).expect(text)).collect()
+}
+
+/// A file that lies on a disk.
+fn data() -> Program {
+    Program::made("data", &"16 MB", |path| std::fs::write(path, vec![b'x'; 16 << 20]))
+}
+
+/// How long the threads run.
+const SECONDS: u64 = 10;
+
+/// All waits of a thread together last as long as it did not run.
+#[test]
+fn waits_last_as_long_as_threads_do_not_run() {
+    let _alone = alone();
+    let (program, data) = (Program::build("waits.c"), data());
+    // The loop below waits for it.
+    #[allow(clippy::zombie_processes)]
+    let mut running = Command::new(program.path)
+        .arg(SECONDS.to_string())
+        .arg(data.path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut output = BufReader::new(running.stdout.take().unwrap());
+    output.read_line(&mut String::new()).unwrap();
+    let event = EventRequest {
+        name: "off-cpu".to_owned(),
+        spec: EventSpec::parse("off-cpu").unwrap(),
+        places: Vec::new(),
+        is_agreed: true,
+    };
+    let targets = Targets::Processes([Tgid(running.id())].into());
+    let options = CollectorOptions { events: vec![event], targets, ..Default::default() };
+    let mut collector = Collector::start(options, Arc::new(Names::default()), Default::default()).expect("this test needs root");
+    let (mut batch, mut sums, mut has_ended): (_, HashMap<u32, u64>, _) = (Batch::default(), HashMap::new(), false);
+    while !has_ended {
+        has_ended = running.try_wait().unwrap().is_some();
+        std::thread::sleep(Duration::from_millis(50));
+        collector.drain(&mut batch).unwrap();
+        for sample in batch.samples.iter().filter(|sample| sample.unit == Unit::Nanoseconds) {
+            *sums.entry(sample.thread.tid.0).or_default() += sample.weight;
+        }
+    }
+    let mut text = String::new();
+    output.read_to_string(&mut text).unwrap();
+    let status = collector.events().remove(0);
+    println!("{status:?}");
+    let told = told(&text);
+    for Told { tid, nanoseconds, delayed, switches, name } in told.iter().filter(|told| told.tid > 0) {
+        let sum = sums.get(tid).copied().unwrap_or(0);
+        println!("{name}: {sum} ns of waits, {nanoseconds} told, of which {delayed} with a CPU wanted, {switches} switches");
+        // One per cent of the time, and a microsecond for each switch: the scheduler reads its clock when a switch begins, flametop when the
+        // next thread is chosen.
+        let allowed = SECONDS * 10_000_000 + switches * 1_000;
+        assert!(sum.abs_diff(*nanoseconds) <= allowed, "{name}: {sum} instead of {nanoseconds}");
+    }
+    let switches: u64 = told.iter().map(|told| told.switches).sum();
+    println!("{} waits, {switches} switches", status.events);
+    // The first thread waits some twenty times; the last switch of a thread is the end of no wait.
+    assert!(status.events.abs_diff(switches) <= 100, "{} instead of {switches}", status.events);
+    assert_eq!((status.unknown, status.missed), (0, 0));
+    let (all, waited) = (sums.values().sum::<u64>(), status.waited.unwrap());
+    assert!(all.abs_diff(waited) < waited / 100, "{all} ns in samples of {waited}");
+}
+
+/// Stacks with their weights, and what a program told in which they are.
+struct Recorded {
+    stacks: Vec<(String, u64)>,
+    told: Vec<Told>,
+}
+
+impl Recorded {
+    /// Records a run of the program.
+    fn of(arguments: &[&str]) -> Recorded {
+        let program = Program::build("waits.c");
+        let place = tempfile::tempdir().unwrap();
+        let folded = place.path().join("waits.folded");
+        let mut command = Command::new(FLAMETOP);
+        command.args(["record", "-e", "off-cpu", "-o"]).arg(&folded).arg("--").arg(program.path).args(arguments);
+        let recorded = command.output().unwrap();
+        let said = String::from_utf8_lossy(&recorded.stderr);
+        println!("{said}");
+        assert!(recorded.status.success(), "{said}");
+        let text = std::fs::read_to_string(folded).unwrap();
+        let row = |line: &str| line.rsplit_once(' ').map(|(stack, weight)| (stack.to_owned(), weight.parse().unwrap()));
+        Recorded { stacks: text.lines().filter_map(row).collect(), told: told(&String::from_utf8(recorded.stdout).unwrap()) }
+    }
+
+    /// Returns the weight of stacks that have these frames in this order. `a|b` is either.
+    fn sum(&self, frames: &[&str]) -> u64 {
+        let is_it = |stack: &str| {
+            let mut all = stack.split(';');
+            frames.iter().all(|frame| all.any(|other| frame.split('|').any(|name| name == other)))
+        };
+        self.stacks.iter().filter(|(stack, _)| is_it(stack)).map(|(_, weight)| weight).sum()
+    }
+}
+
+/// Each wait has the stack from the thread's begin down to the function in the kernel that waits, whose name depends on the kernel.
+#[test]
+fn stacks_of_waits_are_where_threads_wait() {
+    let _alone = alone();
+    let data = data();
+    let recorded = Recorded::of(&["6", data.path.to_str().unwrap()]);
+    for (name, frames) in [
+        ("short", &["run", "run_short", "nap_short", "do_nanosleep_[k]"][..]),
+        ("long", &["run", "run_long", "nap_long", "do_nanosleep_[k]"]),
+        ("pipe a", &["run", "run_pipe_a", "take_byte", "pipe_read_[k]|anon_pipe_read_[k]"]),
+        ("pipe b", &["run", "run_pipe_b", "take_byte", "pipe_read_[k]|anon_pipe_read_[k]"]),
+        ("cond a", &["run", "run_cond_a", "take_turn", "futex_wait_[k]"]),
+        ("cond b", &["run", "run_cond_b", "take_turn", "futex_wait_[k]"]),
+        ("spin a", &["run", "run_spin", "burn"]),
+        ("mover", &["run", "run_mover", "nap_short", "do_nanosleep_[k]"]),
+        ("reader", &["run", "run_reader", "read_block", "io_schedule_[k]|io_schedule_timeout_[k]"]),
+    ] {
+        let (sum, told) = (recorded.sum(frames), recorded.told.iter().find(|told| told.name == name).unwrap());
+        println!("{name}: {sum} of {}", told.nanoseconds);
+        assert!(sum > 0, "{name} has no stack {frames:?}: {:#?}", recorded.stacks);
+    }
+    // From the first instruction of the program on: what comes before is a stop of flametop's own.
+    let (all, whole) = (recorded.sum(&["waits"]), recorded.sum(&["waits", "_start|clone3|clone"]));
+    println!("{whole} of {all} ns of waits have a whole stack");
+    assert!(whole as f64 >= 0.999 * all as f64, "{:#?}", recorded.stacks);
+}
+
+/// Waits of known lengths have their shares of the weight, though only some of them have a stack.
+#[test]
+fn waits_have_shares_as_their_lengths() {
+    let _alone = alone();
+    let recorded = Recorded::of(&["6"]);
+    let lengths: Vec<&Told> = recorded.told.iter().filter(|told| told.tid == 0).collect();
+    let sums: Vec<u64> = lengths.iter().map(|told| recorded.sum(&["run_lengths", &told.name])).collect();
+    let (all, told) = (sums.iter().sum::<u64>(), lengths.iter().map(|told| told.nanoseconds).sum::<u64>());
+    for (sum, wait) in sums.iter().zip(&lengths) {
+        let (share, right) = (*sum as f64 / all as f64, wait.nanoseconds as f64 / told as f64);
+        println!("{}: {share:.4} of the weight, {right:.4} of the time", wait.name);
+        // The budget is 1,000 stacks a second on each CPU, of which half are taken at least.
+        let deviation = (right * (1.0 - right) / 6_000.0).sqrt();
+        assert!((share - right).abs() < 5.0 * deviation, "{}: {share} instead of {right}", wait.name);
+    }
+}
