@@ -9,6 +9,9 @@
  *   "mover"             nap_short, on the next CPU each time
  *   "reader"            read_block → pread         of FILE, not from the cache
  *
+ * The two that spin have the first CPU, where only "mover" disturbs them; the others have the last one. When a thread takes another one's
+ * CPU, the scheduler's own count may begin at the wakeup and not at the switch, some 10 us earlier.
+ *
  * Arguments: SECONDS FILE, or SECONDS only: then there are 64 threads "lengths" and no others. Says "ready" before it starts the threads. At the end, a line for each thread: TID NANOSECONDS DELAYED SWITCHES
  * NAME. The kernel counts DELAYED, the part in which it could have run, and how often it left the CPU. Then for each wait of "lengths" a line:
  * 0 NANOSECONDS 0 0 wait_N.
@@ -186,6 +189,8 @@ static void *run(void *of)
     long wall = now_ns(CLOCK_MONOTONIC), cpu = now_ns(CLOCK_THREAD_CPUTIME_ID), before = delay();
     prctl(PR_SET_NAME, thread->name);
     thread->tid = syscall(SYS_gettid);
+    if (file)
+        on_cpu(sysconf(_SC_NPROCESSORS_ONLN) - 1);
     thread->run();
     thread->off = now_ns(CLOCK_MONOTONIC) - wall - (now_ns(CLOCK_THREAD_CPUTIME_ID) - cpu);
     thread->delayed = delay() - before;
