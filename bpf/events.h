@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What programs at events share: the state of each source on each CPU, and the state of a walk.
+ * State that programs at events share: of each source on each CPU, and of a walk.
  *
  * These programs may be interrupted by the clock's program, and in preemptible kernels by each other. So their `cpu_states` is another map
  * than the clock's, and one program at a time claims an element of it.

@@ -433,7 +433,7 @@ struct event {
 	__u32 tokens; /* stacks until the period doubles */
 	__u32 skipped; /* frames of the program and the trampoline above a function's */
 	__u64 own; /* events of flametop itself, which are not wanted: not in `count` */
-	/* Of waits (waits.bpf.c), whose `count` is in nanoseconds: */
+	/* Only waits (waits.bpf.c) have these. Their `count` is in nanoseconds. */
 	__u64 waits; /* how many have ended */
 	__u64 unknown; /* threads that left a CPU and are not followed */
 	__u64 switched; /* when a thread came last */

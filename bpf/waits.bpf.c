@@ -3,10 +3,10 @@
  * Waits: the time that threads of programs spend off the CPU, with the stack where each of them waits.
  *
  *   on_switch      a thread leaves the CPU, another comes: notes the time
- *   on_return      the thread that is back, in its own context: adds the time between both. Due? Its stack ─► record, with the
- *                  nanoseconds for which it stands as weight
+ *   on_return      the thread that is back, in its own context: adds the time between both. Due? Its stack ─► record;
+ *                  the weight is in nanoseconds
  *
- * Which waits have a stack:
+ * These waits have a stack:
  *
  *   - A wait that is at least as long as the machine's period. The stack's weight is the wait's length.
  *   - Some of the shorter waits. Laid end to end, the short waits of a thread are a line of time. On this line are points, about a period
@@ -15,9 +15,9 @@
  * So a wait of 1 ms is seen a hundred times less often than a wait of 100 ms. On average, the weights at a place sum up to the time that
  * threads wait there. For one thread, the sum of all weights differs from its waits by two periods at most.
  *
- * The period adapts to the CPUs' budgets of a tenth of a second (`control`): it doubles when one is used up, and halves after a tenth in
- * which no CPU used half of its own. All CPUs have the same: what ends on one CPU would otherwise have other weights than what ends on
- * another. The first element of `events` holds it.
+ * Each CPU has a budget of stacks for each tenth of a second (`control`). The period doubles when a CPU has used up its budget. It halves
+ * after a tenth in which no CPU used half of its budget. All CPUs have the same period, so that the weight of a wait does not depend on
+ * the CPU where it ends. The first element of `events` holds the period.
  *
  * A thread is followed from its birth on (on_fork), or since follow() has found it. Memory for that is not taken in on_switch: it holds
  * the lock of the CPU's run queue.
@@ -189,7 +189,7 @@ static __always_inline void take_token(struct event *event, struct event *machin
 		machine->mark = control->epoch;
 }
 
-/* Returns what a stack of this wait would stand for, in nanoseconds. 0 if none is due. */
+/* Returns the weight of this wait's stack, in nanoseconds. 0 if no stack is due. */
 static __always_inline __u64 weigh(const struct event *machine, struct waits *waits, __u64 waited)
 {
 	__u32 period = period_of(machine);
@@ -288,7 +288,7 @@ static __always_inline int end_wait(void *ctx)
 
 	if (cpu)
 		release_state(cpu);
-	/* The thread's next stack stands for it as well. */
+	/* The weight is added to that of the thread's next stack. */
 	if (!sent)
 		waits->rest += weight;
 	return 0;

@@ -1,6 +1,6 @@
-//! Cost of waits: a byte goes to and fro between two threads on one CPU as fast as it can (`perf bench sched pipe`: two switches each time), alone
-//! and beside programs that look at each switch, in turns. An empty BPF program at each of the two
-//! tracepoints of `bpf/waits.bpf.c` would cost a good part of it.
+//! Cost of waits. Two threads on one CPU send a byte to and fro as fast as they can (`perf bench sched pipe`), which is two switches for each round
+//! trip. They do so alone and beside programs that look at each switch, in turns. Empty BPF programs at the same tracepoints cost a good part
+//! of what `bpf/waits.bpf.c` costs.
 
 use super::usage::bpf_time;
 use super::*;
@@ -9,7 +9,7 @@ use super::*;
 const TRIPS: u32 = 400_000;
 const PAIRS: usize = 5;
 
-/// Time for a program to begin to look, in seconds. Afterwards, it goes on to look until it is killed.
+/// Time that a program gets to attach itself. Then it looks at switches until it is interrupted.
 const START: Duration = Duration::from_secs(3);
 
 /// Returns how many seconds the byte's trips take.
@@ -22,7 +22,7 @@ fn trips() -> Option<f64> {
     said.lines().find_map(|line| line.trim().strip_prefix("Total time: ")?.strip_suffix(" [sec]")?.parse().ok())
 }
 
-/// What a program costs.
+/// The cost of a program that looks at switches.
 struct Cost {
     /// How much longer the trips take, in per cent.
     slower: f64,
@@ -50,7 +50,7 @@ fn beside(words: &[&str], pairs: usize) -> Option<Cost> {
         let pid = rustix::process::Pid::from_child(&looks);
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
         let _ = looks.wait();
-        // A program that has ended by itself has looked at nothing.
+        // If the program has ended already, it has looked at nothing.
         let seconds = seconds.filter(|_| ended.is_none())?;
         ratios.push(seconds / alone);
         own += (after.cpu - before.cpu) / seconds;
@@ -76,7 +76,7 @@ pub(crate) fn waiting(table: &mut Table) {
         ("all switches", "perf sched record", vec!["perf", "sched", "record", "-a", "-o", &other], None),
     ];
     for (what, program, words, target) in programs {
-        // The kernel's count of BPF time is a cost of its own: it is off while the trips are timed.
+        // The kernel's count of BPF time costs time, too. So it is off while the trips are timed.
         let Some(timed) = beside(&words, PAIRS) else {
             table.failed(&format!("{what}: {program}"));
             continue;

@@ -129,7 +129,8 @@ struct Event {
     own: u64,
     waits: u64,
     unknown: u64,
-    reserved: [u64; 3],
+    switched: u64,
+    reserved: [u64; 2],
 }
 
 /// `struct counters`: the outcome of each tick.

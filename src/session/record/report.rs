@@ -75,7 +75,7 @@ fn describe_event(event: &EventStatus) -> String {
         how.push(format!("{} more, of any process, not counted: a stack was being taken", event.unsure));
     }
     if event.unknown > 0 {
-        how.push(format!("{} more not counted: their threads are not known", event.unknown));
+        how.push(format!("{} more waits not counted: their threads could not be followed", event.unknown));
     }
     if event.own > 0 {
         how.push(format!("{} more in flametop itself not counted: --self shows them", event.own));
@@ -235,6 +235,13 @@ mod tests {
         assert_eq!(
             describe_event(&beside_own),
             "vfs_read: 12 events, stacks of 3 (fentry, 7 more in flametop itself not counted: --self shows them)"
+        );
+        let waits =
+            EventStatus { name: "off-cpu".to_owned(), waited: Some(1_500_000_000), unknown: 2, events: 40, ..event.clone() };
+        assert_eq!(
+            describe_event(&waits),
+            "off-cpu: 40 waits, 1.50 s together, stacks of 3 (fentry, 2 more waits not counted: their threads could not be \
+             followed)"
         );
         let beside = EventStatus { unsure: 2, cut: 1, places: 4, ..event };
         assert_eq!(

@@ -175,8 +175,11 @@ fn what_was_passed_over_is_on_the_page_of_health() {
     assert!(screen.contains("12  vfs_read (fentry), 10 stacks") && !screen.contains("events came while"), "{screen}");
     let screen = told(&mut bench, EventStatus { missed: 7, ..event.clone() });
     assert!(screen.contains("7  events came while another stack was taken"), "{screen}");
-    let screen = told(&mut bench, EventStatus { unsure: 7, ..event });
+    let screen = told(&mut bench, EventStatus { unsure: 7, ..event.clone() });
     assert!(screen.contains("7  more events, of any process"), "{screen}");
+    let screen = told(&mut bench, EventStatus { waited: Some(1_500_000_000), unknown: 7, ..event });
+    assert!(screen.contains("12  vfs_read (fentry), 1.50 s together, 10 stacks"), "{screen}");
+    assert!(screen.contains("7  more waits, not counted: their threads could not be followed"), "{screen}");
 }
 
 #[test]

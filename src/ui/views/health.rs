@@ -182,7 +182,7 @@ fn lines(scene: &Scene) -> Vec<(String, Style)> {
         let kinds = [
             (event.missed, "events came while another stack was taken on that CPU: counted, but without a stack"),
             (event.unsure, "more events, of any process, came while a stack was taken on that CPU: not counted"),
-            (event.unknown, "waits of threads that are not known, not counted"),
+            (event.unknown, "more waits, not counted: their threads could not be followed"),
             (event.busy, "stacks were skipped while another was taken on that CPU: the next one has their weight"),
             (event.own, "events of flametop itself, not counted; --self shows them"),
             (event.cut, "kernel stacks are incomplete: the callers could not be determined"),
