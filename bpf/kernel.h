@@ -231,6 +231,20 @@ struct vm_fault {
 
 struct css_set;
 
+/* How long a task has waited for a CPU. Absent from kernels without CONFIG_SCHED_INFO. */
+struct sched_info {
+	unsigned long long run_delay;
+};
+
+/* The queue of a cgroup on a CPU. */
+struct cfs_rq {
+	int throttle_count; /* above 0: the cgroup, or one above it, has used up its CPU time */
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+};
+
 struct task_struct {
 	char comm[16];
 	struct css_set *cgroups;
@@ -238,6 +252,8 @@ struct task_struct {
 	int pid;
 	int tgid;
 	int on_cpu;
+	struct sched_entity se;
+	struct sched_info sched_info;
 	struct mm_struct *mm;
 	const struct cred *real_cred;
 	struct fs_struct *fs;

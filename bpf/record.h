@@ -80,6 +80,8 @@ enum sample_flags {
 	SAMPLE_DUMP_REFUSED = 1 << 2,
 	/* A struct script_record of the same CPU and time was sent before. */
 	SAMPLE_HAS_SCRIPT = 1 << 3,
+	/* The wait began when the CPU time of the thread's cgroup was used up. */
+	SAMPLE_QUOTA = 1 << 4,
 };
 
 struct sample_header {
@@ -95,7 +97,7 @@ struct sample_header {
 	__u8 kind;
 	__u8 flags;
 	__u8 source; /* which event: its number in `events` of probes.bpf.c; 0 is the clock */
-	__u32 reserved;
+	__u32 wanted; /* the part of a wait's weight in which the thread could have run, in 2^-32 */
 	__u32 uid; /* the user who is charged for the task: see find_owner */
 	__u32 files; /* names the files that the task's paths lead to: see find_owner */
 	__u64 weight; /* in the unit of its source. Events: those since the last sample of the source on this CPU */

@@ -167,7 +167,7 @@ static __always_inline void begin_sample(struct cpu_state *cpu, struct task_stru
 	header->kind = SAMPLE_ON_CPU;
 	header->flags = 0;
 	header->source = 0;
-	header->reserved = 0;
+	header->wanted = 0;
 	header->weight = 1;
 	identify(cpu, task);
 	((__u64 *)header->comm)[0] = ((__u64 *)task->comm)[0];

@@ -16,8 +16,9 @@
  * threads wait there. For one thread, the sum of all weights differs from its waits by two periods at most.
  *
  * Each CPU has a budget of stacks for each tenth of a second (`control`). The period doubles when a CPU has used up its budget. It halves
- * after a tenth in which no CPU used half of its budget. All CPUs have the same period, so that the weight of a wait does not depend on
- * the CPU where it ends. The first element of `events` holds the period.
+ * after a tenth in which no CPU used half of its budget. The clock tells the tenths, not user space: if that were late, the period would
+ * double again and again. All CPUs have the same period, so that the weight of a wait does not depend on the CPU where it ends. The first
+ * element of `events` holds the period.
  *
  * A thread is followed from its birth on (on_fork), or since follow() has found it. Memory for that is not taken in on_switch: it holds
  * the lock of the CPU's run queue.
@@ -37,7 +38,8 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* Bounds of the period, in nanoseconds. */
+/* A tenth of a second, and bounds of the period, in nanoseconds. */
+#define TENTH 100000000ULL
 #define LEAST_PERIOD (1U << 20)
 #define MOST_PERIOD (1U << 31)
 
@@ -46,6 +48,8 @@ struct waits {
 	__u64 since; /* when it left the CPU; 0 while it runs */
 	__u64 rest; /* nanoseconds that are in no record */
 	__u64 due; /* `rest` at which the next stack is taken */
+	__u64 delay; /* delay_of() when it came to the CPU last */
+	__u64 has_quota; /* 1: when it left, its cgroup had used up its CPU time */
 };
 
 struct {
@@ -62,6 +66,23 @@ extern const void __sched_text_end __ksym __weak;
 static __always_inline int is_followed(struct task_struct *task)
 {
 	return task->pid && !(task->flags & PF_KTHREAD);
+}
+
+/* Returns how long the thread has waited for a CPU so far, in nanoseconds. The kernel counts it. */
+static __always_inline __u64 delay_of(struct task_struct *task)
+{
+	return bpf_core_field_exists(task->sched_info.run_delay) ? task->sched_info.run_delay : 0;
+}
+
+/* Tells whether the thread's cgroup has used up its CPU time. */
+static __always_inline int has_quota(struct task_struct *task)
+{
+	if (!bpf_core_field_exists(struct cfs_rq, throttle_count) || !bpf_core_field_exists(task->se.cfs_rq))
+		return 0;
+
+	struct cfs_rq *queue = task->se.cfs_rq;
+
+	return queue && queue->throttle_count > 0;
 }
 
 static __always_inline __u32 period_of(const struct event *machine)
@@ -97,6 +118,7 @@ static __always_inline void follow_thread(struct task_struct *task, int waits_no
 		distance = other;
 	waits->rest = bpf_get_prandom_u32() % (__u32)distance;
 	waits->due = distance;
+	waits->delay = delay_of(task);
 	if (waits_now)
 		waits->since = bpf_ktime_get_ns();
 }
@@ -149,10 +171,12 @@ int on_switch(__u64 *ctx)
 
 	struct waits *waits = bpf_task_storage_get(&threads, left, NULL, 0);
 
-	if (waits)
+	if (waits) {
 		waits->since = now;
-	else
+		waits->has_quota = has_quota(left);
+	} else {
 		event->unknown++;
+	}
 	return 0;
 }
 
@@ -160,17 +184,18 @@ int on_switch(__u64 *ctx)
 static __always_inline void begin_epoch(struct event *event, struct event *machine, const struct control *control)
 {
 	__u64 last = machine->next;
+	__u32 epoch = event->switched / TENTH;
 
-	if (event->epoch == control->epoch)
+	if (event->epoch == epoch)
 		return;
-	if (last != control->epoch && __sync_val_compare_and_swap(&machine->next, last, control->epoch) == last) {
+	if (last != epoch && __sync_val_compare_and_swap(&machine->next, last, epoch) == last) {
 		if (machine->mark != last)
 			machine->period /= 2;
 		machine->period = period_of(machine);
 	}
 	event->tokens = control->budget;
 	event->period = period_of(machine);
-	event->epoch = control->epoch;
+	event->epoch = epoch;
 }
 
 /* Takes a token of the CPU's budget. If it is used up, the period doubles, unless another CPU has doubled it already. */
@@ -185,8 +210,8 @@ static __always_inline void take_token(struct event *event, struct event *machin
 		event->tokens = half + 1;
 	}
 	event->tokens--;
-	if (event->tokens < half && machine->mark != control->epoch)
-		machine->mark = control->epoch;
+	if (event->tokens < half && machine->mark != event->epoch)
+		machine->mark = event->epoch;
 }
 
 /* Returns the weight of this wait's stack, in nanoseconds. 0 if no stack is due. */
@@ -224,9 +249,22 @@ static __always_inline __u32 read_waiting_stack(void *ctx, struct cpu_state *cpu
 	return count;
 }
 
+/* Returns `part` of `all`, in 2^-32. */
+static __always_inline __u32 part_of(__u64 part, __u64 all)
+{
+	if (part >= all)
+		return ~0U;
+	if (all >> 32) {
+		part >>= 31;
+		all >>= 31;
+	}
+	part = (part << 32) / (all ? all : 1);
+	return part < ~0U ? part : ~0U;
+}
+
 /* Sends the stack of a thread. Returns 0 if the ring is full. */
 static __always_inline int take_stack(void *ctx, struct cpu_state *cpu, struct event *event,
-				      struct task_struct *task, __u64 weight)
+				      struct task_struct *task, __u64 weight, __u32 wanted, int quota)
 {
 	struct sample_header *header = &cpu->sample.header;
 
@@ -234,6 +272,9 @@ static __always_inline int take_stack(void *ctx, struct cpu_state *cpu, struct e
 	header->kind = SAMPLE_WAIT;
 	header->source = source_number;
 	header->weight = weight;
+	header->wanted = wanted;
+	if (quota)
+		header->flags |= SAMPLE_QUOTA;
 
 	__u32 kernel = read_waiting_stack(ctx, cpu, event);
 
@@ -266,7 +307,10 @@ static __always_inline int end_wait(void *ctx)
 	struct event *machine = event_of(0);
 	struct control *control = current_control();
 	__u64 since = waits->since;
+	__u64 delay = delay_of(task);
+	__u64 wanted = delay - waits->delay;
 
+	waits->delay = delay;
 	waits->since = 0;
 	if (!event || !machine || !control || event->switched <= since)
 		return 0;
@@ -284,7 +328,7 @@ static __always_inline int end_wait(void *ctx)
 	take_token(event, machine, control);
 
 	struct cpu_state *cpu = claim_state(cpu_number, event);
-	int sent = cpu && take_stack(ctx, cpu, event, task, weight);
+	int sent = cpu && take_stack(ctx, cpu, event, task, weight, part_of(wanted, waited), waits->has_quota);
 
 	if (cpu)
 		release_state(cpu);

@@ -67,6 +67,7 @@ fn standard_base(kind: FrameKind, dark: bool) -> Hsl {
         FrameKind::Script(Language::Python) => (275.0, 0.40),
         FrameKind::Script(Language::JavaScript) => (335.0, 0.46),
         FrameKind::Script(Language::Java) => (158.0, 0.42),
+        FrameKind::Wait => (240.0, 0.55),
         FrameKind::Unknown => (0.0, 0.0),
     };
     Hsl(hue, saturation, if dark { 0.63 } else { 0.76 })
@@ -85,6 +86,7 @@ fn colour_blind_base(kind: FrameKind, dark: bool) -> Hsl {
         (FrameKind::Script(Language::Python), true) => (262.0, 0.70, 0.46),
         (FrameKind::Script(Language::JavaScript), true) => (5.0, 0.70, 0.29),
         (FrameKind::Script(Language::Java), true) => (290.0, 0.70, 0.22),
+        (FrameKind::Wait, true) => (30.0, 0.30, 0.53),
         (FrameKind::Unknown, true) => (0.0, 0.0, 0.45),
         (FrameKind::Process, false) => (215.0, 0.16, 0.76),
         (FrameKind::User, false) => (28.0, 0.68, 0.60),
@@ -94,6 +96,7 @@ fn colour_blind_base(kind: FrameKind, dark: bool) -> Hsl {
         (FrameKind::Script(Language::Python), false) => (262.0, 0.60, 0.52),
         (FrameKind::Script(Language::JavaScript), false) => (5.0, 0.70, 0.32),
         (FrameKind::Script(Language::Java), false) => (310.0, 0.45, 0.24),
+        (FrameKind::Wait, false) => (250.0, 0.90, 0.20),
         (FrameKind::Unknown, false) => (0.0, 0.0, 0.55),
     };
     Hsl(hue, saturation, lightness)

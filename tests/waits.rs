@@ -8,6 +8,7 @@ mod common;
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,13 +105,18 @@ struct Recorded {
 }
 
 impl Recorded {
-    /// Records a run of the program.
-    fn of(arguments: &[&str]) -> Recorded {
-        let program = Program::build("waits.c");
+    /// Records a run of the program of this source.
+    fn of(source: &str, arguments: &[&str]) -> Recorded {
+        let program = Program::build(source);
+        Recorded::of_command(&[&[program.path.to_str().unwrap()], arguments].concat())
+    }
+
+    /// Records a run of a command.
+    fn of_command(to_run: &[&str]) -> Recorded {
         let place = tempfile::tempdir().unwrap();
         let folded = place.path().join("waits.folded");
         let mut command = Command::new(FLAMETOP);
-        command.args(["record", "--off-cpu", "-o"]).arg(&folded).arg("--").arg(program.path).args(arguments);
+        command.args(["record", "--off-cpu", "-o"]).arg(&folded).arg("--").args(to_run);
         let recorded = command.output().unwrap();
         let said = String::from_utf8_lossy(&recorded.stderr);
         println!("{said}");
@@ -130,26 +136,34 @@ impl Recorded {
     }
 }
 
-/// Each wait has the stack from the thread's begin down to the function in the kernel that waits, whose name depends on the kernel.
+/// Each wait has the stack from the thread's begin down to the function in the kernel that waits, whose name depends on the kernel, and then
+/// the reason.
 #[test]
 fn stacks_of_waits_are_where_threads_wait() {
     let _alone = alone();
     let data = data();
-    let recorded = Recorded::of(&["6", data.path.to_str().unwrap()]);
+    let recorded = Recorded::of("waits.c", &["6", data.path.to_str().unwrap()]);
     for (name, frames) in [
-        ("short", &["run", "run_short", "nap_short", "do_nanosleep_[k]"][..]),
-        ("long", &["run", "run_long", "nap_long", "do_nanosleep_[k]"]),
-        ("pipe a", &["run", "run_pipe_a", "take_byte", "pipe_read_[k]|anon_pipe_read_[k]"]),
-        ("pipe b", &["run", "run_pipe_b", "take_byte", "pipe_read_[k]|anon_pipe_read_[k]"]),
-        ("cond a", &["run", "run_cond_a", "take_turn", "futex_wait_[k]"]),
-        ("cond b", &["run", "run_cond_b", "take_turn", "futex_wait_[k]"]),
-        ("spin a", &["run", "run_spin", "burn"]),
-        ("mover", &["run", "run_mover", "nap_short", "do_nanosleep_[k]"]),
-        ("reader", &["run", "run_reader", "read_block", "io_schedule_[k]|io_schedule_timeout_[k]"]),
+        ("short", &["run", "run_short", "nap_short", "do_nanosleep_[k]", "[sleep]"][..]),
+        ("long", &["run", "run_long", "nap_long", "do_nanosleep_[k]", "[sleep]"]),
+        ("pipe a", &["run", "run_pipe_a", "take_byte", "pipe_read_[k]|anon_pipe_read_[k]", "[pipe or terminal]"]),
+        ("pipe b", &["run", "run_pipe_b", "take_byte", "pipe_read_[k]|anon_pipe_read_[k]", "[pipe or terminal]"]),
+        ("cond a", &["run", "run_cond_a", "take_turn", "futex_wait_[k]", "[lock]"]),
+        ("cond b", &["run", "run_cond_b", "take_turn", "futex_wait_[k]", "[lock]"]),
+        ("spin a", &["run", "run_spin", "burn", "[CPU taken]"]),
+        ("mover", &["run", "run_mover", "nap_short", "do_nanosleep_[k]", "[sleep]"]),
+        ("reader", &["run", "run_reader", "read_block", "io_schedule_[k]|io_schedule_timeout_[k]", "[disk]"]),
     ] {
         let (sum, told) = (recorded.sum(frames), recorded.told.iter().find(|told| told.name == name).unwrap());
         println!("{name}: {sum} of {}", told.nanoseconds);
         assert!(sum > 0, "{name} has no stack {frames:?}: {:#?}", recorded.stacks);
+    }
+    // The time in which threads wanted a CPU is what the kernel counts. Only some of the short waits have a stack.
+    for (function, names, allowed) in [("run_spin", &["spin a", "spin b"][..], 0.03), ("run_pipe_a", &["pipe a"], 0.25)] {
+        let sum = recorded.sum(&[function, "[CPU taken]"]) as f64;
+        let told = recorded.told.iter().filter(|told| names.contains(&&*told.name)).map(|told| told.delayed).sum::<u64>() as f64;
+        println!("{function}: {sum} ns with a CPU wanted, {told} told");
+        assert!((sum / told - 1.0).abs() < allowed, "{function}: {sum} instead of {told}");
     }
     // From the first instruction of the program on: what comes before is a stop of flametop's own.
     let (all, whole) = (recorded.sum(&["waits"]), recorded.sum(&["waits", "_start|clone3|clone"]));
@@ -161,7 +175,7 @@ fn stacks_of_waits_are_where_threads_wait() {
 #[test]
 fn waits_have_shares_as_their_lengths() {
     let _alone = alone();
-    let recorded = Recorded::of(&["6"]);
+    let recorded = Recorded::of("waits.c", &["6"]);
     let lengths: Vec<&Told> = recorded.told.iter().filter(|told| told.tid == 0).collect();
     let sums: Vec<u64> = lengths.iter().map(|told| recorded.sum(&["run_lengths", &told.name])).collect();
     let (all, told) = (sums.iter().sum::<u64>(), lengths.iter().map(|told| told.nanoseconds).sum::<u64>());
@@ -172,4 +186,78 @@ fn waits_have_shares_as_their_lengths() {
         let deviation = (right * (1.0 - right) / 6_000.0).sqrt();
         assert!((share - right).abs() < 5.0 * deviation, "{}: {share} instead of {right}", wait.name);
     }
+}
+
+/// Each function of the program waits for one reason.
+#[test]
+fn each_wait_has_its_reason() {
+    let _alone = alone();
+    let data = data();
+    let recorded = Recorded::of("reasons.c", &["4", data.path.to_str().unwrap()]);
+    let mut wrong = Vec::new();
+    for (function, reason) in [
+        ("sleeps", "[sleep]"),
+        ("waits_for_lock", "[lock]"),
+        ("waits_for_semaphore", "[lock]"),
+        ("waits_for_flock", "[lock]"),
+        ("polls", "[poll]"),
+        ("polls_many", "[poll]"),
+        ("selects", "[poll]"),
+        ("waits_for_signal", "[poll]"),
+        ("waits_for_socket", "[network]"),
+        ("waits_for_peer", "[network]"),
+        ("waits_for_pipe", "[pipe or terminal]"),
+        ("waits_for_number", "[pipe or terminal]"),
+        ("waits_for_child", "[child]"),
+        ("stops", "[stopped]"),
+        ("waits_for_disk", "[disk]"),
+        ("waits_for_page", "[page fault]"),
+        ("waits_for_writer", "[kernel lock]"),
+    ] {
+        let (all, for_cpu, right) =
+            (recorded.sum(&[function]), recorded.sum(&[function, "[CPU taken]"]), recorded.sum(&[function, reason]));
+        println!("{function}: {right} ns {reason}, {for_cpu} with a CPU wanted, of {all}");
+        if right == 0 || (right as f64) < 0.95 * (all - for_cpu) as f64 {
+            wrong.push(function);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}: {:#?}", recorded.stacks);
+}
+
+/// A cgroup whose processes may have a fifth of a CPU.
+struct Quota(PathBuf);
+
+impl Quota {
+    fn made() -> Quota {
+        let name = format!("flametop-quota-{}", std::process::id());
+        let (v1, v2) = (Path::new("/sys/fs/cgroup/cpu"), Path::new("/sys/fs/cgroup"));
+        let quota = Quota(if v1.exists() { v1.join(name) } else { v2.join(name) });
+        std::fs::create_dir(&quota.0).expect("this test makes a cgroup");
+        let written = if v1.exists() {
+            std::fs::write(quota.0.join("cpu.cfs_quota_us"), "20000")
+        } else {
+            std::fs::write(v2.join("cgroup.subtree_control"), "+cpu").unwrap();
+            std::fs::write(quota.0.join("cpu.max"), "20000 100000")
+        };
+        written.expect("this test needs the kernel's CPU quotas");
+        quota
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// A process whose cgroup may have a fifth of a CPU waits for its quota the rest of the time.
+#[test]
+fn a_quota_of_cpu_time_is_a_reason() {
+    let _alone = alone();
+    let (quota, program) = (Quota::made(), Program::build("reasons.c"));
+    let script = format!("echo $$ > {}/cgroup.procs; exec {} 4", quota.0.display(), program.path.display());
+    let recorded = Recorded::of_command(&["sh", "-c", &script]);
+    let (all, right) = (recorded.sum(&["burn"]), recorded.sum(&["burn", "[CPU quota]"]));
+    println!("{right} ns [CPU quota] of {all}");
+    assert!(right as f64 > 0.9 * all as f64 && (2_800_000_000..3_600_000_000).contains(&right), "{:#?}", recorded.stacks);
 }

@@ -5,8 +5,8 @@ use std::io::BufRead;
 use super::FormatError;
 use super::about::About;
 use crate::profile::{
-    BuildId, EventSource, FileNamespace, FileOffset, Frame, FrameId, LabelId, Names, Object, ObjectId, ObjectKind, Processes,
-    Profile, Timestamp, Unit, UserEnd,
+    BuildId, EventSource, FileNamespace, FileOffset, Frame, FrameId, FrameKind, LabelId, Names, Object, ObjectId, ObjectKind,
+    Processes, Profile, Timestamp, Unit, UserEnd, WaitReason,
 };
 
 /// Most frames of a stack that a file may bring. The deepest stack that flametop takes has about 7,000.
@@ -121,6 +121,11 @@ pub(super) fn frame_at(names: &Names, label: LabelId, file: &str, line: u64) -> 
         }
         _ => names.intern_named(label),
     }
+}
+
+/// Returns the kind of a frame with this name. Formats that have kinds have none for the reasons of waits.
+pub(super) fn kind_named(name: &str, kind: FrameKind) -> FrameKind {
+    if kind == FrameKind::User && WaitReason::is_label(name) { FrameKind::Wait } else { kind }
 }
 
 /// Returns the unit that a file calls `word`, and the value of 1 in it. `name` is that of the values.

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::formats::FormatError;
 use crate::formats::about::About;
-use crate::formats::reading::{DEEPEST, Destination, Opened, frame_at};
+use crate::formats::reading::{DEEPEST, Destination, Opened, frame_at, kind_named};
 use crate::profile::{
     Begin, Cpu, EventSource, EventStatus, FrameId, FrameKind, Sample, StackId, Tgid, Thread, ThreadIndex, Tid, Timestamp, Unit,
     sanitize,
@@ -71,7 +71,7 @@ impl<'a, 'b> Stacks<'a, 'b> {
             Some(line) if !short.is_empty() => Begin { file: short, line, column: place.column }.to_string(),
             _ => short.to_owned(),
         };
-        let label = names.labels.intern(&name, &object, kind);
+        let label = names.labels.intern(&name, &object, kind_named(&name, kind));
         frame_at(names, label, &file, place.line.unwrap_or(0).into())
     }
 

@@ -28,6 +28,7 @@ pub use names::frame::Frame;
 pub use names::labels::{FrameKind, Label, LabelTable};
 pub use names::language::Language;
 pub use names::objects::{Object, ObjectKind, ObjectTable};
+pub use names::reason::WaitReason;
 pub use names::table::{FrameTable, Names};
 pub use names::text::sanitize;
 pub use store::capabilities::Capabilities;

@@ -106,7 +106,7 @@ impl App {
             FrameKind::User | FrameKind::Inlined | FrameKind::Kernel => Some(label),
             // Without a name, such a frame has no object either, and there is nothing to read.
             FrameKind::Jit | FrameKind::Script(_) => Some(label).filter(|_| !about.object.is_empty()),
-            FrameKind::Process | FrameKind::Unknown => None,
+            FrameKind::Process | FrameKind::Wait | FrameKind::Unknown => None,
         }
     }
 

@@ -167,7 +167,9 @@ impl Scene {
         match label.kind {
             FrameKind::User | FrameKind::Inlined | FrameKind::Jit => shorten(&label.name, self.detail),
             FrameKind::Script(Language::Java) => Cow::Borrowed(shorten_method(&label.name, self.detail)),
-            FrameKind::Script(_) | FrameKind::Process | FrameKind::Kernel | FrameKind::Unknown => Cow::Borrowed(&label.name),
+            FrameKind::Script(_) | FrameKind::Process | FrameKind::Kernel | FrameKind::Wait | FrameKind::Unknown => {
+                Cow::Borrowed(&label.name)
+            }
         }
     }
 

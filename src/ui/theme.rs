@@ -100,6 +100,7 @@ fn sixteen(palette: Palette, kind: FrameKind, second: bool) -> Color {
         FrameKind::Script(Language::Python) => (Color::Magenta, Color::LightMagenta),
         FrameKind::Script(Language::JavaScript) => (Color::LightBlue, Color::LightCyan),
         FrameKind::Script(Language::Java) => (Color::LightGreen, Color::Green),
+        FrameKind::Wait => (Color::Blue, Color::LightBlue),
         FrameKind::Unknown => (Color::Gray, Color::White),
     };
     if second { b } else { a }

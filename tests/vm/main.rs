@@ -222,14 +222,16 @@ fn waits(said: &str) -> Vec<String> {
             .sum()
     };
     let (all, sleeping) = (told("", " lengths"), seen(&["run_lengths", "do_nanosleep"]));
+    let asleep = seen(&["run_lengths", "do_nanosleep", "[sleep]"]) / sleeping;
     let shares = ["wait_1", "wait_2", "wait_4", "wait_8"].map(|name| {
         let share = seen(&["run", "run_lengths", name, "do_nanosleep"]) / sleeping;
         (share, told("0 ", &format!(" {name}")) / told("0 ", ""))
     });
-    let text = format!("{:.1} % of {:.0} s", 100.0 * sleeping / all, all / 1e9);
+    let text = format!("{:.1} % of {:.0} s, {:.1} % asleep", 100.0 * sleeping / all, all / 1e9, 100.0 * asleep);
     // With 500 stacks a second, an eighth is known to a hundredth.
-    let holds =
-        succeeded(said) && (sleeping / all - 1.0).abs() < 0.05 && shares.iter().all(|(seen, told)| (seen - told).abs() < 0.05);
+    let holds = succeeded(said) && (sleeping / all - 1.0).abs() < 0.05
+        // An emulated processor is busy with the switches.
+        && (0.5..1.0).contains(&asleep) && shares.iter().all(|(seen, told)| (seen - told).abs() < 0.05);
     vec![if holds { text } else { format!("{NO}: {text}, shares {shares:.3?}: {said}") }]
 }
 

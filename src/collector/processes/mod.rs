@@ -31,6 +31,7 @@ pub(crate) mod proc;
 pub(crate) mod process_memory;
 pub(crate) mod reader;
 pub(crate) mod reading;
+pub(crate) mod reasons;
 pub(crate) mod remapped;
 pub(crate) mod resolve;
 pub(crate) mod script_reading;

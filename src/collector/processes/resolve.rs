@@ -9,6 +9,7 @@ use std::ops::Range;
 use super::mappings::{BuildIdOf, FileIndex, Files, Mapping};
 use super::moved::file_range;
 use super::reader::{Question, What};
+use super::reasons::Reasons;
 use super::state::{Known, ProcessState};
 use super::table::{Parts, ProcessTable};
 use super::wanted_functions::knows_functions;
@@ -155,6 +156,9 @@ impl ProcessTable {
             kernel_cut: record.flags & KERNEL_CUT != 0,
             compared: record.compared,
         });
+        if record.is_wait {
+            self.reasons.get_or_insert_with(Reasons::read).tell(record, &self.names, batch);
+        }
         true
     }
 }

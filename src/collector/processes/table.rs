@@ -26,6 +26,7 @@ use super::moved::{MAX_ENTRIES, MovedCode, MovedEntries};
 use super::parked::Parking;
 use super::proc;
 use super::reader::{Answer, ProcessReader, Question, What};
+use super::reasons::Reasons;
 use super::remapped::Remapped;
 use super::scripts::{FunctionReads, Jvms, MAX_JVMS, MAX_RUNTIMES, Runtimes};
 use super::state::{Known, ProcessState, UNKNOWN_USER};
@@ -61,6 +62,8 @@ pub(crate) struct ProcessTable {
     pub(crate) files: Files,
     /// Frames of kernel addresses, keyed as in [`ProcessState::frames`].
     pub(crate) kernel_frames: FxHashMap<u64, FrameId>,
+    /// Why threads wait, read at the first wait.
+    pub(super) reasons: Option<Reasons>,
     pub(super) bounds: Bounds,
     /// Bytes of all mappings, as counted last. `mappings_forgotten` counts how often some were forgotten because there were too many.
     pub(super) mappings_memory: usize,
@@ -118,6 +121,7 @@ impl ProcessTable {
         ProcessTable {
             names,
             files: Files::bounded(memory / 16),
+            reasons: None,
             bounds: Bounds::of(memory),
             mappings_memory: 0,
             functions_memory: 0,

@@ -35,6 +35,9 @@ pub(crate) const HAS_DUMP: u8 = 2;
 /// The stack was not dumped, because budget or room was lacking: `SAMPLE_DUMP_REFUSED`.
 pub(crate) const DUMP_REFUSED: u8 = 4;
 
+/// The CPU time of the thread's cgroup was used up when it left the CPU: `SAMPLE_QUOTA`.
+const QUOTA: u8 = 16;
+
 /// The functions of an interpreter were sent before: `SAMPLE_HAS_SCRIPT`. Their record follows the sample's own bytes.
 pub(crate) const HAS_SCRIPT: u8 = 8;
 
@@ -105,7 +108,7 @@ struct SampleHeader {
     kind: u8,
     flags: u8,
     source: u8,
-    reserved: u32,
+    wanted: u32,
     uid: u32,
     files: u32,
     weight: u64,
@@ -267,6 +270,8 @@ pub(crate) struct Record<'a> {
     pub(crate) source: u8,
     /// Its weight, in the unit of its source.
     pub(crate) weight: u64,
+    /// The part of a wait's weight in which the thread could have run, in 2⁻³².
+    wanted: u32,
     /// The user who is charged for the task.
     pub(crate) uid: UserId,
     /// The namespace in which its paths name files.
@@ -298,6 +303,7 @@ impl<'a> Record<'a> {
             flags,
             source: *bytes.get(offset_of!(SampleHeader, source))?,
             weight: u64_at(bytes, offset_of!(SampleHeader, weight))?,
+            wanted: u32_at(bytes, offset_of!(SampleHeader, wanted))?,
             uid: UserId(u32_at(bytes, offset_of!(SampleHeader, uid))?),
             files: FileNamespace(u32_at(bytes, offset_of!(SampleHeader, files))?),
             compared: bytes.get(offset_of!(SampleHeader, kind)) == Some(&COMPARED),
@@ -316,6 +322,19 @@ impl<'a> Record<'a> {
     /// Returns only the CPU.
     pub(crate) fn cpu_of(bytes: &[u8]) -> Option<u32> {
         u32_at(bytes, offset_of!(SampleHeader, cpu))
+    }
+
+    /// Returns the part of a wait's weight in which the thread could have run.
+    pub(crate) fn wanted(&self) -> u64 {
+        match self.wanted {
+            u32::MAX => self.weight,
+            part => ((u128::from(self.weight) * u128::from(part)) >> 32) as u64,
+        }
+    }
+
+    /// Tells whether a wait began when the CPU time of the thread's cgroup was used up.
+    pub(crate) fn has_quota(&self) -> bool {
+        self.flags & QUOTA != 0
     }
 
     /// Returns the functions of an interpreter.

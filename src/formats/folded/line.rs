@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::UNKNOWN;
+use crate::formats::reading::kind_named;
 use crate::profile::{FrameKind, Language};
 
 /// A count as written: `12.5` is 12 and 500,000,000 billionths.
@@ -109,7 +110,10 @@ pub(super) fn parse_frame(frame: &[u8]) -> (Cow<'_, str>, FrameKind) {
         name => (name, FrameKind::User),
     };
     let name = if name.trim_ascii().is_empty() { UNKNOWN.into() } else { String::from_utf8_lossy(name) };
-    let kind = if kind == FrameKind::User && name == UNKNOWN { FrameKind::Unknown } else { kind };
+    let kind = match kind {
+        FrameKind::User if name == UNKNOWN => FrameKind::Unknown,
+        kind => kind_named(&name, kind),
+    };
     (name, kind)
 }
 

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::formats::FormatError;
 use crate::formats::packed::HEAD;
 use crate::formats::protobuf::{Fields, Value};
-use crate::formats::reading::{DEEPEST, Destination, Opened, frame_at, unit_called};
+use crate::formats::reading::{DEEPEST, Destination, Opened, frame_at, kind_named, unit_called};
 use crate::profile::{EventSource, EventStatus, FrameId, FrameKind, Language, Sample, StackId, Thread, ThreadIndex, Unit};
 
 /// Most kinds of values in a file.
@@ -332,7 +332,7 @@ impl Reader<'_, '_, '_> {
         }
         let Some(Function { name, file }) = self.tables.functions.get(&id) else { return self.unknown() };
         let (name, file) = (self.tables.text(*name), self.tables.text(*file));
-        let kind = kind_of(module, &file, is_inlined);
+        let kind = kind_named(&name, kind_of(module, &file, is_inlined));
         let of = if module.is_empty() { &*file } else { module };
         let short = of.rsplit('/').next().unwrap_or_default();
         let name = if name.is_empty() { "[unknown]" } else { &*name };

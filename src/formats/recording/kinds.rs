@@ -2,7 +2,7 @@
 
 use crate::profile::{FrameKind, Language, ObjectKind, Unit};
 
-const FRAMES: [FrameKind; 9] = [
+const FRAMES: [FrameKind; 10] = [
     FrameKind::Process,
     FrameKind::User,
     FrameKind::Kernel,
@@ -12,6 +12,7 @@ const FRAMES: [FrameKind; 9] = [
     FrameKind::Unknown,
     FrameKind::Script(Language::JavaScript),
     FrameKind::Script(Language::Java),
+    FrameKind::Wait,
 ];
 
 const OBJECTS: [ObjectKind; 7] = [

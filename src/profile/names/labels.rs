@@ -29,13 +29,15 @@ pub enum FrameKind {
     Jit,
     /// A function that a runtime of this language runs.
     Script(Language),
+    /// Why a thread waits: a [reason](crate::profile::WaitReason).
+    Wait,
     /// Only the address is known.
     Unknown,
 }
 
 impl FrameKind {
     /// All kinds, in the order of legends.
-    pub const ALL: [FrameKind; 9] = [
+    pub const ALL: [FrameKind; 10] = [
         FrameKind::Process,
         FrameKind::User,
         FrameKind::Kernel,
@@ -44,6 +46,7 @@ impl FrameKind {
         FrameKind::Script(Language::Python),
         FrameKind::Script(Language::JavaScript),
         FrameKind::Script(Language::Java),
+        FrameKind::Wait,
         FrameKind::Unknown,
     ];
 
@@ -54,7 +57,7 @@ impl FrameKind {
             FrameKind::Inlined => "(inl)",
             FrameKind::Jit => "~jit",
             FrameKind::Script(language) => language.mark(),
-            FrameKind::Process | FrameKind::User | FrameKind::Unknown => "",
+            FrameKind::Process | FrameKind::User | FrameKind::Wait | FrameKind::Unknown => "",
         }
     }
 
@@ -67,6 +70,7 @@ impl FrameKind {
             FrameKind::Inlined => "inlined",
             FrameKind::Jit => "made at run time",
             FrameKind::Script(language) => language.word(),
+            FrameKind::Wait => "why it waits",
             FrameKind::Unknown => "no name was found",
         }
     }
@@ -78,7 +82,7 @@ impl FrameKind {
             FrameKind::Inlined => "_[i]",
             FrameKind::Jit => "_[j]",
             FrameKind::Script(language) => language.annotation(),
-            FrameKind::Process | FrameKind::User | FrameKind::Unknown => "",
+            FrameKind::Process | FrameKind::User | FrameKind::Wait | FrameKind::Unknown => "",
         }
     }
 }

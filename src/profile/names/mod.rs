@@ -8,5 +8,6 @@ pub(crate) mod labels;
 pub(crate) mod language;
 pub(crate) mod list;
 pub(crate) mod objects;
+pub(crate) mod reason;
 pub(crate) mod table;
 pub(crate) mod text;

@@ -22,7 +22,7 @@ pub(super) use read::read;
 pub(in crate::formats) use write::FirefoxWriter;
 
 /// The categories of frames that flametop writes: the kind, the name, and the colour that the profiler gives it.
-const CATEGORIES: [(FrameKind, &str, &str); 9] = [
+const CATEGORIES: [(FrameKind, &str, &str); 10] = [
     (FrameKind::Unknown, "Other", "grey"),
     (FrameKind::Process, "Process", "darkgrey"),
     (FrameKind::User, "User", "yellow"),
@@ -32,6 +32,7 @@ const CATEGORIES: [(FrameKind, &str, &str); 9] = [
     (FrameKind::Script(Language::Python), "Python", "blue"),
     (FrameKind::Script(Language::JavaScript), "JavaScript", "magenta"),
     (FrameKind::Script(Language::Java), "Java", "purple"),
+    (FrameKind::Wait, "Wait", "blue"),
 ];
 
 /// The facts about a profile that its reader needs.
