@@ -45,7 +45,7 @@ mod programs {
             builder.rustfmt(out.join("no-rustfmt"));
             Ok(builder)
         };
-        for name in ["sampler", "probes", "waits", "names"] {
+        for name in ["sampler", "probes", "waits", "sleepers", "names"] {
             let source = format!("bpf/{name}.bpf.c");
             let built = builder(&source, &[])?.build_and_generate(out.join(format!("{name}.skel.rs")));
             built.map_err(|error| format!("failed to build {source}: {error:#}"))?;

@@ -50,6 +50,9 @@ typedef __u32 __wsum;
 #define PF_USER_WORKER 0x00004000
 #define PF_KTHREAD 0x00200000
 
+/* A bit of task_struct::__state: include/linux/sched.h. */
+#define TASK_UNINTERRUPTIBLE 0x00000002
+
 /* Flags of clone: include/uapi/linux/sched.h. */
 #define CLONE_VM 0x00000100
 #define CLONE_VFORK 0x00004000
@@ -229,7 +232,17 @@ struct vm_fault {
 };
 #endif
 
-struct css_set;
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
 
 /* How long a task has waited for a CPU. Absent from kernels without CONFIG_SCHED_INFO. */
 struct sched_info {
@@ -252,6 +265,7 @@ struct task_struct {
 	int pid;
 	int tgid;
 	int on_cpu;
+	unsigned int __state;
 	struct sched_entity se;
 	struct sched_info sched_info;
 	struct mm_struct *mm;
@@ -259,11 +273,17 @@ struct task_struct {
 	struct fs_struct *fs;
 	struct uprobe_task *utask;
 	unsigned int in_execve : 1;
+	unsigned int in_iowait : 1;
 	struct thread_struct thread;
+};
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
 };
 
 /* The context of an iterator over tasks. */
 struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
 	struct task_struct *task; /* NULL at the end */
 };
 

@@ -66,6 +66,8 @@ enum record_kind {
 	SAMPLE_EVENT = 2,
 	/* Taken at the end of a wait. Its weight is in nanoseconds. */
 	SAMPLE_WAIT = 3,
+	/* The wait goes on that the last sample of the thread with SAMPLE_ASLEEP was of. Only a header: time, tid, weight, wanted. */
+	RECORD_SLEEPS_ON = 253,
 	RECORD_SCRIPT = 254,
 	RECORD_WISH = 255,
 };
@@ -82,6 +84,12 @@ enum sample_flags {
 	SAMPLE_HAS_SCRIPT = 1 << 3,
 	/* The wait began when the CPU time of the thread's cgroup was used up. */
 	SAMPLE_QUOTA = 1 << 4,
+	/* The wait had not ended. */
+	SAMPLE_ASLEEP = 1 << 5,
+	/* Then: it waits for a disk, as the kernel counts it. */
+	SAMPLE_IO = 1 << 6,
+	/* And: signals do not end the wait. */
+	SAMPLE_UNINTERRUPTIBLE = 1 << 7,
 };
 
 struct sample_header {
@@ -439,7 +447,17 @@ struct event {
 	__u64 waits; /* how many have ended */
 	__u64 unknown; /* threads that left a CPU and are not followed */
 	__u64 switched; /* when a thread came last */
-	__u64 reserved[2];
+	__u64 asleep; /* nanoseconds of waits that had not ended, in addition to `count` */
+	__u64 cuts; /* how often: each is in a record, which is not in `taken` */
+};
+
+/* A thread that waits, whose stack is not known. */
+struct sleeper {
+	__u32 tid;
+	__u32 tgid;
+	__u32 uid; /* see find_owner */
+	__u32 final; /* take the stack as it is: tables that are missing now do not come */
+	__u64 since; /* struct waits */
 };
 
 /* Control values that user space sets ten times a second. */
@@ -495,6 +513,7 @@ OFFSET_IS(struct sample_header, files, 60);
 OFFSET_IS(struct sample_header, weight, 64);
 OFFSET_IS(struct sample, frames, 72);
 _Static_assert(sizeof(struct sample_header) == 72, "the header of a record is 72 bytes: see records.rs");
+_Static_assert(sizeof(struct sleeper) == 24, "see sleepers.rs");
 OFFSET_IS(struct wish, time, 0);
 OFFSET_IS(struct wish, start, 8);
 OFFSET_IS(struct wish, tgid, 16);

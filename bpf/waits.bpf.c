@@ -35,6 +35,7 @@
 #include <bpf/bpf_tracing.h>
 #include "events.h"
 #include "fentry.h"
+#include "threads.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -43,47 +44,9 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define LEAST_PERIOD (1U << 20)
 #define MOST_PERIOD (1U << 31)
 
-/* The waits of a thread. */
-struct waits {
-	__u64 since; /* when it left the CPU; 0 while it runs */
-	__u64 rest; /* nanoseconds that are in no record */
-	__u64 due; /* `rest` at which the next stack is taken */
-	__u64 delay; /* delay_of() when it came to the CPU last */
-	__u64 has_quota; /* 1: when it left, its cgroup had used up its CPU time */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct waits);
-} threads SEC(".maps");
-
 /* The kernel's text of functions that wait. 0 if user space may not know addresses. */
 extern const void __sched_text_start __ksym __weak;
 extern const void __sched_text_end __ksym __weak;
-
-static __always_inline int is_followed(struct task_struct *task)
-{
-	return task->pid && !(task->flags & PF_KTHREAD);
-}
-
-/* Returns how long the thread has waited for a CPU so far, in nanoseconds. The kernel counts it. */
-static __always_inline __u64 delay_of(struct task_struct *task)
-{
-	return bpf_core_field_exists(task->sched_info.run_delay) ? task->sched_info.run_delay : 0;
-}
-
-/* Tells whether the thread's cgroup has used up its CPU time. */
-static __always_inline int has_quota(struct task_struct *task)
-{
-	if (!bpf_core_field_exists(struct cfs_rq, throttle_count) || !bpf_core_field_exists(task->se.cfs_rq))
-		return 0;
-
-	struct cfs_rq *queue = task->se.cfs_rq;
-
-	return queue && queue->throttle_count > 0;
-}
 
 static __always_inline __u32 period_of(const struct event *machine)
 {
@@ -120,15 +83,7 @@ static __always_inline void follow_thread(struct task_struct *task, int waits_no
 	waits->due = distance;
 	waits->delay = delay_of(task);
 	if (waits_now)
-		waits->since = bpf_ktime_get_ns();
-}
-
-/* Tells whether a thread's waits count. */
-static __always_inline int is_counted(struct task_struct *task)
-{
-	__u32 tgid = task->tgid;
-
-	return !is_left_out(tgid) && (!filter_targets || bpf_map_lookup_elem(&targets, &tgid));
+		waits->since = bpf_ktime_get_ns() & ~HAS_STACK;
 }
 
 SEC("tp_btf/sched_process_fork")
@@ -148,6 +103,61 @@ int follow(struct bpf_iter__task *ctx)
 
 	if (task && is_followed(task))
 		follow_thread(task, !task->on_cpu && is_counted(task));
+	return 0;
+}
+
+/* Set by user space. A wait that is shorter is not cut. */
+__u64 least_age = 1000000000;
+
+/*
+ * Counts the time so far of threads that wait. Called once a second for each thread. Without a stack of the wait, the thread is written to
+ * user space instead, which asks for its stack (sleepers.bpf.c).
+ */
+SEC("iter/task")
+int cut_waits(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+
+	if (!task || !is_followed(task) || !is_counted(task))
+		return 0;
+
+	struct waits *waits = bpf_task_storage_get(&threads, task, NULL, 0);
+	struct event *event = event_of(bpf_get_smp_processor_id());
+	__u64 since = waits ? waits->since : 0;
+	__u64 now = bpf_ktime_get_ns();
+	__u64 waited = now - since;
+
+	if (!since || !event || (__s64)waited < (__s64)least_age)
+		return 0;
+	if (!(since & HAS_STACK)) {
+		struct known_task known = {};
+		struct sleeper sleeper = {.tid = task->pid, .tgid = task->tgid, .since = since};
+
+		find_owner(&known, task, WITHOUT_TRUST(task)->real_cred);
+		sleeper.uid = known.uid;
+		bpf_seq_write(ctx->meta->seq, &sleeper, sizeof(sleeper));
+		return 0;
+	}
+
+	struct sample_header *header = bpf_ringbuf_reserve(&records, sizeof(*header), 0);
+
+	if (!header)
+		return 0;
+	if (!exchange(waits, since, now | HAS_STACK)) {
+		bpf_ringbuf_discard(header, BPF_RB_NO_WAKEUP);
+		return 0;
+	}
+	__builtin_memset(header, 0, sizeof(*header));
+	header->kind = RECORD_SLEEPS_ON;
+	header->time = now;
+	header->tgid = task->tgid;
+	header->tid = task->pid;
+	header->source = source_number;
+	header->weight = waited;
+	header->wanted = part_of(wanted_so_far(task, waits, waited), waited);
+	bpf_ringbuf_submit(header, BPF_RB_NO_WAKEUP);
+	__sync_fetch_and_add(&event->asleep, waited);
+	__sync_fetch_and_add(&event->cuts, 1);
 	return 0;
 }
 
@@ -172,8 +182,9 @@ int on_switch(__u64 *ctx)
 	struct waits *waits = bpf_task_storage_get(&threads, left, NULL, 0);
 
 	if (waits) {
-		waits->since = now;
+		waits->since = now & ~HAS_STACK;
 		waits->has_quota = has_quota(left);
+		waits->could_run = ctx[0] & 1 || !left->__state;
 	} else {
 		event->unknown++;
 	}
@@ -249,19 +260,6 @@ static __always_inline __u32 read_waiting_stack(void *ctx, struct cpu_state *cpu
 	return count;
 }
 
-/* Returns `part` of `all`, in 2^-32. */
-static __always_inline __u32 part_of(__u64 part, __u64 all)
-{
-	if (part >= all)
-		return ~0U;
-	if (all >> 32) {
-		part >>= 31;
-		all >>= 31;
-	}
-	part = (part << 32) / (all ? all : 1);
-	return part < ~0U ? part : ~0U;
-}
-
 /* Sends the stack of a thread. Returns 0 if the ring is full. */
 static __always_inline int take_stack(void *ctx, struct cpu_state *cpu, struct event *event,
 				      struct task_struct *task, __u64 weight, __u32 wanted, int quota)
@@ -306,12 +304,13 @@ static __always_inline int end_wait(void *ctx)
 	struct event *event = event_of(cpu_number);
 	struct event *machine = event_of(0);
 	struct control *control = current_control();
-	__u64 since = waits->since;
+	__u64 since = __sync_lock_test_and_set(&waits->since, 0) & ~HAS_STACK;
 	__u64 delay = delay_of(task);
-	__u64 wanted = delay - waits->delay;
+	__u64 wanted = delay > waits->delay ? delay - waits->delay : 0;
 
 	waits->delay = delay;
-	waits->since = 0;
+	if (waits->could_run)
+		wanted = ~0ULL;
 	if (!event || !machine || !control || event->switched <= since)
 		return 0;
 

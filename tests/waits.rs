@@ -9,7 +9,7 @@ mod common;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,10 +113,15 @@ impl Recorded {
 
     /// Records a run of a command.
     fn of_command(to_run: &[&str]) -> Recorded {
+        Recorded::of_options(&[&["--"], to_run].concat())
+    }
+
+    /// Records with these arguments behind the others.
+    fn of_options(more: &[&str]) -> Recorded {
         let place = tempfile::tempdir().unwrap();
         let folded = place.path().join("waits.folded");
         let mut command = Command::new(FLAMETOP);
-        command.args(["record", "--off-cpu", "-o"]).arg(&folded).arg("--").args(to_run);
+        command.args(["record", "--off-cpu", "-o"]).arg(&folded).args(more);
         let recorded = command.output().unwrap();
         let said = String::from_utf8_lossy(&recorded.stderr);
         println!("{said}");
@@ -144,15 +149,15 @@ fn stacks_of_waits_are_where_threads_wait() {
     let data = data();
     let recorded = Recorded::of("waits.c", &["6", data.path.to_str().unwrap()]);
     for (name, frames) in [
-        ("short", &["run", "run_short", "nap_short", "do_nanosleep_[k]", "[sleep]"][..]),
-        ("long", &["run", "run_long", "nap_long", "do_nanosleep_[k]", "[sleep]"]),
+        ("short", &["run", "run_short", "nap_short", "hrtimer_nanosleep_[k]", "[sleep]"][..]),
+        ("long", &["run", "run_long", "nap_long", "hrtimer_nanosleep_[k]", "[sleep]"]),
         ("pipe a", &["run", "run_pipe_a", "take_byte", "pipe_read_[k]|anon_pipe_read_[k]", "[pipe or terminal]"]),
         ("pipe b", &["run", "run_pipe_b", "take_byte", "pipe_read_[k]|anon_pipe_read_[k]", "[pipe or terminal]"]),
         ("cond a", &["run", "run_cond_a", "take_turn", "futex_wait_[k]", "[lock]"]),
         ("cond b", &["run", "run_cond_b", "take_turn", "futex_wait_[k]", "[lock]"]),
         ("spin a", &["run", "run_spin", "burn", "[CPU taken]"]),
-        ("mover", &["run", "run_mover", "nap_short", "do_nanosleep_[k]", "[sleep]"]),
-        ("reader", &["run", "run_reader", "read_block", "io_schedule_[k]|io_schedule_timeout_[k]", "[disk]"]),
+        ("mover", &["run", "run_mover", "nap_short", "hrtimer_nanosleep_[k]", "[sleep]"]),
+        ("reader", &["run", "run_reader", "read_block", "vfs_read_[k]", "[disk]"]),
     ] {
         let (sum, told) = (recorded.sum(frames), recorded.told.iter().find(|told| told.name == name).unwrap());
         println!("{name}: {sum} of {}", told.nanoseconds);
@@ -260,4 +265,66 @@ fn a_quota_of_cpu_time_is_a_reason() {
     let (all, right) = (recorded.sum(&["burn"]), recorded.sum(&["burn", "[CPU quota]"]));
     println!("{right} ns [CPU quota] of {all}");
     assert!(right as f64 > 0.9 * all as f64 && (2_800_000_000..3_600_000_000).contains(&right), "{:#?}", recorded.stacks);
+}
+
+/// Starts a program, and returns once it has said something.
+fn begin(command: &mut Command) -> Child {
+    let mut running = command.stdout(Stdio::piped()).spawn().expect("it runs");
+    BufReader::new(running.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+    running
+}
+
+fn end(running: &mut Child) {
+    running.kill().unwrap();
+    running.wait().unwrap();
+}
+
+/// Threads that sleep before the begin and beyond the end are seen, for as long as flametop looks, with whole stacks.
+#[test]
+fn threads_that_sleep_all_the_time_are_seen() {
+    const SECONDS: f64 = 5.0;
+    let _alone = alone();
+    let program = Program::build("asleep.c");
+    let script = "import time\ndef inner(): time.sleep(1000)\ndef outer(): inner()\nprint('ready', flush=True)\nouter()";
+    let mut sleepers = [begin(&mut Command::new(program.path)), begin(Command::new("python3").args(["-c", script]))];
+    std::thread::sleep(Duration::from_millis(200));
+    let recorded = Recorded::of_options(&[
+        "-d",
+        &SECONDS.to_string(),
+        "-p",
+        &sleepers[0].id().to_string(),
+        "-p",
+        &sleepers[1].id().to_string(),
+    ]);
+    sleepers.iter_mut().for_each(end);
+    for frames in [
+        &["main", "waits_in_pause", "[poll]"][..],
+        &["clone3", "run_lock", "waits_in_lock", "futex_wait_[k]", "[lock]"],
+        &["clone3", "run_read", "waits_in_read", "pipe_read_[k]|anon_pipe_read_[k]", "[pipe or terminal]"],
+        &["_start", "outer_[p]", "inner_[p]", "hrtimer_nanosleep_[k]", "[sleep]"],
+    ] {
+        let seconds = recorded.sum(frames) as f64 / 1e9;
+        println!("{frames:?}: {seconds} s");
+        // The first stack has the time from the begin on. The end comes somewhat after the time of `-d`.
+        assert!((SECONDS - 0.2..SECONDS + 0.5).contains(&seconds), "{frames:?} {seconds} s: {:#?}", recorded.stacks);
+    }
+}
+
+/// A thread whose stack nobody can read is seen without that stack, and delays no other thread.
+#[test]
+fn a_stack_that_cannot_be_read_delays_nobody() {
+    const SECONDS: f64 = 4.0;
+    let _alone = alone();
+    let programs = [Program::build("held_stack.c"), Program::build("asleep.c")];
+    let mut running = programs.map(|program| begin(&mut Command::new(program.path)));
+    let [held, asleep] = &running;
+    let recorded =
+        Recorded::of_options(&["-d", &SECONDS.to_string(), "-p", &held.id().to_string(), "-p", &asleep.id().to_string()]);
+    running.iter_mut().for_each(end);
+    for frames in [&["main", "waits_in_pause", "[poll]"][..], &["held_stack", "[poll]"], &["held_stack", "main", "[sleep]"]] {
+        let seconds = recorded.sum(frames) as f64 / 1e9;
+        println!("{frames:?}: {seconds} s");
+        assert!((SECONDS - 0.2..SECONDS + 0.5).contains(&seconds), "{frames:?} {seconds} s: {:#?}", recorded.stacks);
+    }
+    assert_eq!(recorded.sum(&["wait_for_ever"]), 0);
 }

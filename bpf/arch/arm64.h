@@ -283,7 +283,6 @@ __noinline int read_unmarked_page(__u64 address)
 __noinline int read_page_in_copy(__u64 address)
 {
 	struct cpu_state *cpu = state_of(bpf_get_smp_processor_id());
-	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 below;
 
 	if (!cpu || !linear_offset || !bpf_core_field_exists(((struct vm_fault *)0)->real_address))
@@ -291,7 +290,7 @@ __noinline int read_page_in_copy(__u64 address)
 	/* The window is overwritten below: mark it as empty. */
 	cpu->walk.window_bytes = 0;
 	/* Written to memory and read back, the pointer becomes a number: the verifier forbids arithmetic on pointers to registers. */
-	*(volatile __u64 *)&cpu->scratch.words[0] = bpf_task_pt_regs(task);
+	*(volatile __u64 *)&cpu->scratch.words[0] = (__u64)bpf_task_pt_regs(bpf_get_current_task_btf());
 	below = *(volatile __u64 *)&cpu->scratch.words[0];
 	/* These words and those of the fault are kept in the scratch, because a program has 512 bytes of stack for all calls. */
 	__u64 *place = &cpu->scratch.words[1], *count = &cpu->scratch.words[2];

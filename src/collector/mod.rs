@@ -317,7 +317,7 @@ impl Collector {
 
     /// Describes problems of the walk, one line each.
     pub fn walk_notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
+        let mut notes = self.probes.notes();
         if self.sampler.reading() == Reading::CopiedOfFailing {
             notes.push(
                 "some memory has failed (HardwareCorrupted in /proc/meminfo): stacks are copied, not read in place".to_owned(),
@@ -377,6 +377,10 @@ impl Collector {
     /// As [`Collector::drain`].
     pub fn drain_last(&mut self, batch: &mut Batch, until: Instant) -> Result<(), CollectorError> {
         batch.clear();
+        if self.probes.cut_last() {
+            // The records of the last cut are due then.
+            std::thread::sleep(Duration::from_nanos(SLACK));
+        }
         self.drain_now(machine::now().0.saturating_sub(SLACK), batch, Some(until))?;
         self.report(batch);
         Ok(())

@@ -18,6 +18,7 @@ mod failure;
 mod kernel_functions;
 mod programs;
 mod refused;
+mod sleepers;
 mod spec;
 mod tracefs;
 mod waits;
@@ -61,6 +62,9 @@ const KPROBES: &str = "/sys/bus/event_source/devices/kprobe/type";
 /// Nanoseconds of an epoch of the programs.
 const EPOCH: u64 = 100_000_000;
 
+/// Waits that are longer are seen before they end.
+const SECOND: u64 = 1_000_000_000;
+
 /// An attached source.
 struct Attached {
     status: EventStatus,
@@ -92,6 +96,10 @@ pub(super) struct Probes {
     epoch: u32,
     /// The start time of the epoch.
     began: u64,
+    /// When waits were last cut, how many cuts there were until then, and how old a wait must be.
+    cut_at: u64,
+    cuts: u64,
+    least_age: u64,
 }
 
 impl Probes {
@@ -108,6 +116,9 @@ impl Probes {
             traps: Vec::new(),
             epoch: 1,
             began: 0,
+            cut_at: 0,
+            cuts: 0,
+            least_age: SECOND,
         }
     }
 
@@ -176,11 +187,8 @@ impl Probes {
                 new.finish(Mechanism::PerfEvent, 1, program);
             }
             EventSpec::Waits => {
-                let waits = Waits::attach(number.into(), &self.shared, self.own.as_ref());
+                let waits = Waits::attach(number.into(), &self.shared, &mut self.own);
                 let waits = waits.map_err(|why| failed(why.words().to_owned()))?;
-                if self.own.is_none() {
-                    self.own = Some(waits.own_maps()?);
-                }
                 new.status.how = waits.how().into();
                 new.status.places = 1;
                 new.waits = Some(waits);
@@ -334,6 +342,42 @@ impl Probes {
         self.began = now;
         self.epoch = self.epoch.wrapping_add(1);
         self.tell();
+        if now.saturating_sub(self.cut_at) >= SECOND {
+            self.cut_at = now;
+            self.cut_waits();
+        }
+    }
+
+    /// Cuts the waits of threads that still wait. All threads together are cut as often as the budget of stacks allows.
+    fn cut_waits(&mut self) {
+        let cuts = self.count_of_waits(records::EventCount::Cuts);
+        let (before, budget) = (std::mem::replace(&mut self.cuts, cuts), u64::from(self.budget));
+        match cuts.saturating_sub(before) {
+            many if many > budget => self.least_age *= 2,
+            few if few < budget / 4 => self.least_age = (self.least_age / 2).max(SECOND),
+            _ => {}
+        }
+        self.cut_older(self.least_age);
+    }
+
+    /// Cuts all waits whose stacks are known, if waits are counted. To be called at the end.
+    pub(super) fn cut_last(&mut self) -> bool {
+        self.cut_older(0);
+        self.attached.iter().any(|attached| attached.waits.is_some())
+    }
+
+    fn cut_older(&mut self, least_age: u64) {
+        let Some(own) = &self.own else { return };
+        for attached in &mut self.attached {
+            let number = attached.status.source.0.into();
+            attached.waits.iter_mut().for_each(|waits| waits.cut(least_age, number, &self.shared, own));
+        }
+    }
+
+    fn count_of_waits(&self, which: records::EventCount) -> u64 {
+        let Some(own) = &self.own else { return 0 };
+        let of_waits = self.attached.iter().filter(|attached| attached.waits.is_some());
+        of_waits.map(|attached| own.counters.total(attached.status.source.0, |bytes| records::event_count(bytes, which))).sum()
     }
 
     fn tell(&self) {
@@ -387,13 +431,20 @@ impl Probes {
             status.busy = counts(records::EventCount::Busy);
             status.own = counts(records::EventCount::Own);
             if attached.waits.is_some() {
-                status.waited = Some(status.events);
+                status.waited = Some(status.events + counts(records::EventCount::Asleep));
                 status.events = counts(records::EventCount::Waits);
                 status.unknown = counts(records::EventCount::Unknown);
+                status.stacks += counts(records::EventCount::Cuts);
             }
             status
         };
         self.attached.iter().map(of).collect()
+    }
+
+    /// Describes what is not seen, one line each.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let why = self.attached.iter().filter_map(|attached| attached.waits.as_ref()?.unwatched());
+        why.map(|why| format!("waits show when they end, not before: {why}")).collect()
     }
 
     /// Returns the number of samples so far that found the ring buffer full. The next sample of the source takes over their weight.

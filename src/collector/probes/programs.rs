@@ -123,9 +123,9 @@ fn program<'a, 'obj>(programs: &'a ProbesProgs<'obj>, mechanism: Mechanism) -> &
 }
 
 /// What both kinds of programs at events need before they are loaded: their settings, and the maps that exist already. (Their skeletons have
-/// the same fields in different types.)
+/// the same fields in different types.) Without `$states`, the programs have their own: one if `$own` is there, else one for each CPU.
 macro_rules! prepare_events {
-    ($open:expr, $number:expr, $shared:expr, $own:expr) => {{
+    ($open:expr, $number:expr, $shared:expr, $own:expr, $states:expr) => {{
         let (open, shared, own): (_, &SharedMaps, Option<&OwnMaps>) = ($open, $shared, $own);
         let cpus = possible_cpus().map_err(|error| Failed::of_io(&error))?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
@@ -162,12 +162,13 @@ macro_rules! prepare_events {
                 Some(own) => {
                     reuse(&mut maps.events, &own.events)?;
                     reuse(&mut maps.control, &own.control)?;
-                    reuse(&mut maps.cpu_states, &own.states)
                 }
-                None => {
-                    maps.events.set_max_entries(u32::from(MAX_SOURCES) * cpus)?;
-                    maps.cpu_states.set_max_entries(shared.cpu_states)
-                }
+                None => maps.events.set_max_entries(u32::from(MAX_SOURCES) * cpus)?,
+            }
+            let states: Option<&MapHandle> = $states;
+            match states {
+                Some(states) => reuse(&mut maps.cpu_states, states),
+                None => maps.cpu_states.set_max_entries(if own.is_some() { 1 } else { shared.cpu_states }),
             }
         };
         share().map_err(|error| Failed::of(&error))?;
@@ -214,7 +215,7 @@ impl Programs {
             let target = open_program(&mut open.progs, mechanism).set_attach_target(0, Some(function.to_owned()));
             target.map_err(|error| Failed::of(&error))?;
         }
-        prepare_events!(&mut open, told.number, shared, own);
+        prepare_events!(&mut open, told.number, shared, own, own.map(|own| &own.states));
         let skeleton = open.load().map_err(|error| Failed::of(&error))?;
         Ok(Programs { links: Vec::new(), skeleton, mechanism })
     }

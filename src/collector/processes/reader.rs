@@ -88,13 +88,13 @@ pub(crate) enum What {
 
 /// A question about a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Question {
+pub(crate) struct Question<W = What> {
     pub(crate) tgid: u32,
     /// See [`ProcessState::life`](super::state::ProcessState::life): an answer counts for that program only.
     pub(crate) life: u64,
     /// The user who is charged for it.
     pub(crate) user: UserId,
-    pub(crate) what: What,
+    pub(crate) what: W,
 }
 
 /// The answer to a question.
@@ -124,14 +124,14 @@ pub(crate) enum Reply {
 
 /// An answer, when it was complete (`CLOCK_MONOTONIC`, nanoseconds), and the CPU time that it took.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) question: Question,
-    pub(crate) found: Reply,
+pub(crate) struct Answer<W = What, R = Reply> {
+    pub(crate) question: Question<W>,
+    pub(crate) found: R,
     pub(crate) time: u64,
     pub(crate) cpu: Duration,
 }
 
-type Read = Box<dyn Fn(&Question) -> Reply + Send + Sync>;
+type Read<W, R> = Box<dyn Fn(&Question<W>) -> R + Send + Sync>;
 
 /// A question that a worker is working on.
 struct Running {
@@ -150,9 +150,8 @@ impl Running {
     }
 }
 
-#[derive(Default)]
-struct Inner {
-    waiting: FxHashMap<UserId, VecDeque<Question>>,
+struct Inner<W> {
+    waiting: FxHashMap<UserId, VecDeque<Question<W>>>,
     /// Users with waiting questions, in the order of their turns.
     turns: VecDeque<UserId>,
     waiting_count: usize,
@@ -167,7 +166,23 @@ struct Inner {
     stop: bool,
 }
 
-impl Inner {
+impl<W> Default for Inner<W> {
+    fn default() -> Self {
+        Inner {
+            waiting: FxHashMap::default(),
+            turns: VecDeque::new(),
+            waiting_count: 0,
+            running: Vec::new(),
+            workers: 0,
+            asleep: 0,
+            woken: 0,
+            next_worker: 0,
+            stop: false,
+        }
+    }
+}
+
+impl<W> Inner<W> {
     /// Counts the workers left behind by processes of a user, and by all processes.
     fn left(&self, user: UserId, now: Instant) -> (usize, usize) {
         let left = self.running.iter().filter(|running| running.is_left(now));
@@ -181,13 +196,13 @@ impl Inner {
     }
 
     /// Takes the next question that may be asked now.
-    fn next(&mut self, now: Instant) -> Option<Question> {
+    fn next(&mut self, now: Instant) -> Option<Question<W>> {
         for _ in 0..self.turns.len() {
             let user = self.turns.pop_front()?;
             let may_ask = self.may_ask(user, now);
             let Some(questions) = self.waiting.get_mut(&user) else { continue };
             let running = &self.running;
-            let is_free = |question: &Question| running.iter().all(|running| running.tgid != question.tgid);
+            let is_free = |question: &Question<W>| running.iter().all(|running| running.tgid != question.tgid);
             // Few questions are running, so one of the first is about a free process.
             let place = if may_ask { questions.iter().take(MAX_LEFT).position(is_free) } else { None };
             let question = place.and_then(|place| questions.remove(place));
@@ -205,7 +220,7 @@ impl Inner {
     }
 
     /// Adds a question to its user's queue, or returns it if that is full.
-    fn push(&mut self, question: Question) -> Result<(), Question> {
+    fn push(&mut self, question: Question<W>) -> Result<(), Question<W>> {
         let limit = if question.user == UserId(0) { MAX_WAITING_OF_ROOT } else { MAX_WAITING_OF_USER };
         let questions = self.waiting.entry(question.user).or_default();
         let has_room = questions.len() < limit && (self.waiting_count < MAX_WAITING || question.user == UserId(0));
@@ -261,23 +276,23 @@ impl Inner {
     }
 }
 
-struct ReaderQueue {
-    inner: Mutex<Inner>,
+struct ReaderQueue<W, R> {
+    inner: Mutex<Inner<W>>,
     work: Condvar,
-    read: Read,
-    answers: Mutex<Sender<Answer>>,
+    read: Read<W, R>,
+    answers: Mutex<Sender<Answer<W, R>>>,
 }
 
-impl ReaderQueue {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+impl<W, R> ReaderQueue<W, R> {
+    fn lock(&self) -> MutexGuard<'_, Inner<W>> {
         locks::lock(&self.inner)
     }
 }
 
 /// Reads about processes. Dropping it does not wait for the workers.
-pub(crate) struct ProcessReader {
-    shared: Arc<ReaderQueue>,
-    answers: Receiver<Answer>,
+pub(crate) struct ProcessReader<W = What, R = Reply> {
+    shared: Arc<ReaderQueue<W, R>>,
+    answers: Receiver<Answer<W, R>>,
 }
 
 impl Default for ProcessReader {
@@ -286,16 +301,16 @@ impl Default for ProcessReader {
     }
 }
 
-impl ProcessReader {
+impl<W: Send + 'static, R: Send + 'static> ProcessReader<W, R> {
     /// Returns a reader whose workers call `read`.
-    pub(crate) fn with(read: Read) -> ProcessReader {
+    pub(crate) fn with(read: Read<W, R>) -> ProcessReader<W, R> {
         let (tell, answers) = channel();
         let shared = ReaderQueue { inner: Mutex::default(), work: Condvar::new(), read, answers: Mutex::new(tell) };
         ProcessReader { shared: Arc::new(shared), answers }
     }
 
     /// Asks questions. Returns the questions that found no room in the queue.
-    pub(crate) fn ask(&self, questions: impl IntoIterator<Item = Question>) -> Vec<Question> {
+    pub(crate) fn ask(&self, questions: impl IntoIterator<Item = Question<W>>) -> Vec<Question<W>> {
         let mut inner = self.shared.lock();
         let refused = questions.into_iter().filter_map(|question| inner.push(question).err()).collect();
         drop(inner);
@@ -335,12 +350,12 @@ impl ProcessReader {
     }
 
     /// Returns the answers that have come.
-    pub(crate) fn answers(&self) -> Vec<Answer> {
+    pub(crate) fn answers(&self) -> Vec<Answer<W, R>> {
         self.answers.try_iter().collect()
     }
 
     /// Returns the answers that have come. Also waits for answers that are likely to come soon, at most for `patience`.
-    pub(crate) fn answers_within(&self, patience: Duration) -> Vec<Answer> {
+    pub(crate) fn answers_within(&self, patience: Duration) -> Vec<Answer<W, R>> {
         let until = Instant::now() + patience;
         // Somebody waits: one slow process must not delay the next.
         self.wake(|waiting| WORKERS.min(waiting));
@@ -373,7 +388,7 @@ impl ProcessReader {
     }
 }
 
-impl Drop for ProcessReader {
+impl<W, R> Drop for ProcessReader<W, R> {
     fn drop(&mut self) {
         let mut inner = self.shared.lock();
         inner.stop = true;
@@ -385,7 +400,7 @@ impl Drop for ProcessReader {
     }
 }
 
-fn work(shared: &ReaderQueue, worker: u64) {
+fn work<W, R>(shared: &ReaderQueue<W, R>, worker: u64) {
     privileges::drop_unneeded();
     let mut inner = shared.lock();
     loop {

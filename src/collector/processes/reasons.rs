@@ -150,6 +150,8 @@ const FUNCTIONS: &[(WaitReason, &[&str])] = &[
 pub(super) struct Reasons {
     /// In the order of their addresses. None overlaps another one.
     functions: Box<[(Range<u64>, WaitReason)]>,
+    /// The functions of the scheduler, which only say that a thread waits.
+    scheduler: Range<u64>,
 }
 
 impl Reasons {
@@ -161,11 +163,18 @@ impl Reasons {
 
     /// Finds them in lines of `/proc/kallsyms`: address, type, name, module.
     fn of(lines: impl Iterator<Item = String>) -> Reasons {
+        let mut scheduler = 0..0;
         let symbol = |line: String| {
             let mut fields = line.split_ascii_whitespace();
             let address = u64::from_str_radix(fields.next()?, 16).ok()?;
             let is_code = matches!(fields.next()?, "t" | "T" | "w" | "W");
-            is_code.then(|| fields.next().map(|name| (address, reason_of(name))))?
+            let name = fields.next().filter(|_| is_code)?;
+            match name {
+                "__sched_text_start" => scheduler.start = address,
+                "__sched_text_end" => scheduler.end = address,
+                _ => {}
+            }
+            Some((address, reason_of(name)))
         };
         let mut symbols: Vec<(u64, Option<WaitReason>)> = lines.filter_map(symbol).collect();
         // Several names may have the same address. The one with a reason comes first.
@@ -173,16 +182,32 @@ impl Reasons {
         symbols.dedup_by_key(|(address, _)| *address);
         let ends = symbols.iter().skip(1).map(|(address, _)| *address);
         let functions = symbols.iter().zip(ends).filter_map(|((begin, reason), end)| Some((*begin..end, (*reason)?)));
-        Reasons { functions: functions.collect() }
+        Reasons { functions: functions.collect(), scheduler }
     }
 
-    /// Returns the reason that the kernel's part of a stack tells, whose innermost address comes first. All others are return addresses.
-    fn of_stack(&self, addresses: impl Iterator<Item = u64>) -> WaitReason {
+    /// Counts the innermost addresses of a wait in the scheduler's functions. They are the same in all waits, and in samples of threads that
+    /// are asleep the kernel leaves them out.
+    pub(super) fn frames_of_scheduler(&self, record: &Record) -> usize {
+        record.kernel().take_while(|address| self.scheduler.contains(address)).count()
+    }
+
+    /// Returns the reason of a wait, as the kernel's functions tell it.
+    fn of_wait(&self, record: &Record) -> WaitReason {
+        match self.of_stack(record.kernel(), record.is_asleep()) {
+            WaitReason::Other if record.is_io() => WaitReason::Disk,
+            WaitReason::Other if record.is_uninterruptible() => WaitReason::KernelLock,
+            reason => reason,
+        }
+    }
+
+    /// Returns the reason that the kernel's part of a stack tells, whose innermost address comes first. All others are return addresses; that
+    /// one is, too, if the thread is asleep.
+    fn of_stack(&self, addresses: impl Iterator<Item = u64>, is_asleep: bool) -> WaitReason {
         let of_code = |address: u64| {
             let at = self.functions.partition_point(|(function, _)| function.end <= address);
             self.functions.get(at).filter(|(function, _)| function.contains(&address)).map(|(_, reason)| *reason)
         };
-        let places = addresses.enumerate().map(|(depth, address)| if depth > 0 { address.wrapping_sub(1) } else { address });
+        let places = addresses.enumerate().map(|(depth, address)| address.wrapping_sub(u64::from(depth > 0 || is_asleep)));
         let mut reasons = places.filter_map(of_code);
         match reasons.next() {
             // The page comes from there.
@@ -200,7 +225,7 @@ impl Reasons {
         let for_cpu = if record.has_quota() { WaitReason::Quota } else { WaitReason::Cpu };
         let rest = sample.weight.saturating_sub(wanted);
         let frames = sample.frames.clone();
-        let reason = if rest > 0 { self.of_stack(record.kernel()) } else { for_cpu };
+        let reason = if rest > 0 { self.of_wait(record) } else { for_cpu };
         sample.frames.end += 1;
         sample.kernel_frames += 1;
         batch.frames.push(frame(reason));
@@ -243,7 +268,8 @@ ffffffffc0000100 t nfs_other\t[nfs]
 ";
 
     fn reason(stack: &[u64]) -> WaitReason {
-        Reasons::of(KALLSYMS.lines().map(str::to_owned)).of_stack(stack.iter().map(|address| 0xffff_ffff_8100_0000 + address))
+        Reasons::of(KALLSYMS.lines().map(str::to_owned))
+            .of_stack(stack.iter().map(|address| 0xffff_ffff_8100_0000 + address), false)
     }
 
     #[test]

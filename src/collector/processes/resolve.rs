@@ -57,7 +57,7 @@ impl ProcessTable {
     pub(crate) fn resolve(&mut self, record: &Record, batch: &mut Batch, waits: Waits) -> bool {
         let name = self.label_for(record.uid, record.comm);
         let process = self.process_label(record.tgid);
-        let Some(Parts { state, files, names, kernel_frames, questions, reads }) = self.parts(record.tgid) else {
+        let Some(Parts { state, files, names, kernel_frames, questions, reads, reasons }) = self.parts(record.tgid) else {
             return self.resolve_forgotten(record, batch);
         };
         let from = batch.frames.len();
@@ -118,12 +118,14 @@ impl ProcessTable {
         if let Some(user) = batch.frames.get_mut(from..) {
             user.reverse();
         }
+        let reasons = record.is_wait.then(|| &*reasons.get_or_insert_with(Reasons::read));
+        let own = reasons.map_or(0, |reasons| reasons.frames_of_scheduler(record));
         // The first kernel frame is an instruction pointer. All further kernel frames are return addresses.
         let kernel = record.kernel();
         let mut callers = kernel.len();
-        for address in kernel.rev() {
+        for address in kernel.skip(own).rev() {
             callers -= 1;
-            let is_return = callers > 0;
+            let is_return = callers > 0 || record.is_asleep();
             // All kernel addresses have the top bit set, so it may be shifted out.
             let key = address << 1 | u64::from(is_return);
             let frame = kernel_frames.get(&key).copied().unwrap_or_else(|| {
@@ -152,13 +154,11 @@ impl ProcessTable {
                 _ => Unit::Events,
             },
             weight: record.weight,
-            kernel_frames: record.kernel().len(),
+            kernel_frames: record.kernel().len() - own,
             kernel_cut: record.flags & KERNEL_CUT != 0,
             compared: record.compared,
         });
-        if record.is_wait {
-            self.reasons.get_or_insert_with(Reasons::read).tell(record, &self.names, batch);
-        }
+        reasons.into_iter().for_each(|reasons| reasons.tell(record, names, batch));
         true
     }
 }

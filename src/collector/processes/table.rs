@@ -472,7 +472,8 @@ impl ProcessTable {
     pub(crate) fn parts(&mut self, tgid: u32) -> Option<Parts<'_>> {
         let state = self.states.get_mut(&tgid)?;
         let (files, names, kernel_frames) = (&mut self.files, &*self.names, &mut self.kernel_frames);
-        Some(Parts { state, files, names, kernel_frames, questions: &mut self.questions, reads: &mut self.reads })
+        let (questions, reads, reasons) = (&mut self.questions, &mut self.reads, &mut self.reasons);
+        Some(Parts { state, files, names, kernel_frames, questions, reads, reasons })
     }
 }
 
@@ -484,6 +485,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) kernel_frames: &'a mut FxHashMap<u64, FrameId>,
     pub(crate) questions: &'a mut Vec<Question>,
     pub(crate) reads: &'a mut FunctionReads,
+    pub(super) reasons: &'a mut Option<Reasons>,
 }
 
 fn unknown_process() -> Process {

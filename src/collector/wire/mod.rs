@@ -4,7 +4,9 @@
 //! - [`perf_records`]: side-band events of perf.
 //! - [`script`]: functions of interpreters.
 //! - [`pending`]: waiting records.
+//! - `asleep`: the last samples of threads that still wait.
 
+mod asleep;
 pub(crate) mod pending;
 pub(crate) mod perf_records;
 pub(crate) mod records;

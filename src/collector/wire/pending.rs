@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::asleep::Asleep;
 use super::records::{ObjectKey, Record, StackDump, Wish};
 use super::script::Script;
 use crate::unwind::Arch;
@@ -23,6 +24,7 @@ pub(crate) struct Pending {
     dumps: FxHashMap<(u32, u64), StackDump>,
     /// The last functions of an interpreter from each CPU, with the time of their sample, which comes next.
     scripts: FxHashMap<u32, (u64, Vec<u8>)>,
+    asleep: Asleep,
     malformed: u64,
 }
 
@@ -39,14 +41,28 @@ impl Pending {
             self.scripts.insert(cpu, (time, record.to_vec()));
             return;
         }
+        if let Some(tid) = Record::sleeps_on(record) {
+            match self.asleep.repeated(tid, record) {
+                Some((time, bytes)) => {
+                    self.index.push((time, self.bytes.len(), bytes.len()));
+                    self.bytes.extend_from_slice(&bytes);
+                }
+                None => self.malformed += 1,
+            }
+            return;
+        }
         match Record::time_of(record) {
             Some(time) => {
                 let script = Some(record).filter(|record| Record::wants_script(record)).and_then(Record::cpu_of);
                 let script = script.and_then(|cpu| self.scripts.remove(&cpu)).filter(|(of, _)| *of == time);
                 let script = script.map(|(_, bytes)| bytes).unwrap_or_default();
-                self.index.push((time, self.bytes.len(), record.len() + script.len()));
+                let from = self.bytes.len();
                 self.bytes.extend_from_slice(record);
                 self.bytes.extend_from_slice(&script);
+                self.index.push((time, from, self.bytes.len() - from));
+                if let Some(tid) = Record::asleep(record) {
+                    self.asleep.keep(tid, time, self.bytes.get(from..).unwrap_or_default());
+                }
             }
             None => self.malformed += 1,
         }

@@ -38,6 +38,18 @@ pub(crate) const DUMP_REFUSED: u8 = 4;
 /// The CPU time of the thread's cgroup was used up when it left the CPU: `SAMPLE_QUOTA`.
 const QUOTA: u8 = 16;
 
+/// The wait had not ended: `SAMPLE_ASLEEP`.
+const ASLEEP: u8 = 32;
+
+/// Then: it waits for a disk, as the kernel counts it: `SAMPLE_IO`.
+const IO: u8 = 64;
+
+/// And: signals do not end the wait: `SAMPLE_UNINTERRUPTIBLE`.
+const UNINTERRUPTIBLE: u8 = 128;
+
+/// `RECORD_SLEEPS_ON`.
+const SLEEPS_ON: u8 = 253;
+
 /// The functions of an interpreter were sent before: `SAMPLE_HAS_SCRIPT`. Their record follows the sample's own bytes.
 pub(crate) const HAS_SCRIPT: u8 = 8;
 
@@ -133,7 +145,8 @@ struct Event {
     waits: u64,
     unknown: u64,
     switched: u64,
-    reserved: [u64; 2],
+    asleep: u64,
+    cuts: u64,
 }
 
 /// `struct counters`: the outcome of each tick.
@@ -319,6 +332,31 @@ impl<'a> Record<'a> {
         bytes.get(offset_of!(SampleHeader, flags)).is_some_and(|flags| flags & HAS_SCRIPT != 0)
     }
 
+    /// Returns the thread, if this is the sample of a wait that had not ended.
+    pub(crate) fn asleep(bytes: &[u8]) -> Option<u32> {
+        let is_asleep = bytes.get(offset_of!(SampleHeader, flags)).is_some_and(|flags| flags & ASLEEP != 0);
+        u32_at(bytes, offset_of!(SampleHeader, tid)).filter(|_| is_asleep)
+    }
+
+    /// Returns the thread, if these bytes only say that it has waited longer.
+    pub(crate) fn sleeps_on(bytes: &[u8]) -> Option<u32> {
+        let is_it = bytes.get(offset_of!(SampleHeader, kind)) == Some(&SLEEPS_ON);
+        u32_at(bytes, offset_of!(SampleHeader, tid)).filter(|_| is_it)
+    }
+
+    /// Returns the bytes of the last sample of a wait, with the time and the weight of `later`, the record of a longer wait.
+    pub(crate) fn repeated(last: &[u8], later: &[u8]) -> Option<Vec<u8>> {
+        let mut new = last.to_vec();
+        for member in [
+            offset_of!(SampleHeader, time)..offset_of!(SampleHeader, cgroup),
+            offset_of!(SampleHeader, wanted)..offset_of!(SampleHeader, uid),
+            offset_of!(SampleHeader, weight)..HEADER,
+        ] {
+            new.get_mut(member.clone())?.copy_from_slice(later.get(member)?);
+        }
+        Some(new)
+    }
+
     /// Returns only the CPU.
     pub(crate) fn cpu_of(bytes: &[u8]) -> Option<u32> {
         u32_at(bytes, offset_of!(SampleHeader, cpu))
@@ -335,6 +373,21 @@ impl<'a> Record<'a> {
     /// Tells whether a wait began when the CPU time of the thread's cgroup was used up.
     pub(crate) fn has_quota(&self) -> bool {
         self.flags & QUOTA != 0
+    }
+
+    /// Tells whether the wait had not ended. Then all addresses of the kernel are return addresses.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.flags & ASLEEP != 0
+    }
+
+    /// Tells whether the thread waited for a disk, if the wait had not ended.
+    pub(crate) fn is_io(&self) -> bool {
+        self.flags & IO != 0
+    }
+
+    /// Tells whether signals did not end the wait, if it had not ended.
+    pub(crate) fn is_uninterruptible(&self) -> bool {
+        self.flags & UNINTERRUPTIBLE != 0
     }
 
     /// Returns the functions of an interpreter.
@@ -546,6 +599,10 @@ pub(crate) enum EventCount {
     Waits,
     /// Switches of threads whose waits are not known.
     Unknown,
+    /// Nanoseconds of waits that had not ended, in addition to [`EventCount::Events`].
+    Asleep,
+    /// How often waits were cut.
+    Cuts,
 }
 
 /// Returns a counter of a source, from one CPU's `struct event`.
@@ -559,6 +616,8 @@ pub(crate) fn event_count(event: &[u8], which: EventCount) -> Option<u64> {
         EventCount::Own => offset_of!(Event, own),
         EventCount::Waits => offset_of!(Event, waits),
         EventCount::Unknown => offset_of!(Event, unknown),
+        EventCount::Asleep => offset_of!(Event, asleep),
+        EventCount::Cuts => offset_of!(Event, cuts),
     };
     u64_at(event, offset)
 }

@@ -25,7 +25,9 @@ pub(super) fn nothing(options: &cli::Record, output: &Path, told: &CollectorStat
     let why = if options.sampling.events.is_empty() { "processes ran" } else { "events happened" };
     let own = told.own_left_out + told.events.iter().map(|event| event.own).sum::<u64>();
     let but = if own > 0 { ", not counting flametop itself (--self shows it)" } else { "" };
-    format!("no samples: none of the selected {why}{but}. {} was not written.", output.display())
+    let waits = told.events.iter().find(|event| event.waited.is_some());
+    let how = waits.map_or_else(String::new, |waits| format!(" ({}: {})", waits.name, waits.how));
+    format!("no samples: none of the selected {why}{but}{how}. {} was not written.", output.display())
 }
 
 pub(super) fn host() -> String {
