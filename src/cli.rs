@@ -70,6 +70,9 @@ pub enum Command {
     /// Sample for weeks, and send profiles to OpenTelemetry's Collector or Grafana Pyroscope
     #[cfg(feature = "live")]
     Export(Export),
+    /// Print the stacks of all threads of a process now, of those that run and of those that wait
+    #[cfg(feature = "live")]
+    Dump(Dump),
     /// Check what this machine supports and how to fix what is missing
     #[cfg(feature = "live")]
     Doctor,
@@ -144,6 +147,9 @@ pub struct Sampling {
     /// Choose how the kernel's stack is walked at fentry and fexit
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Backtrace::Kernel, help_heading = STACKS)]
     pub backtrace: Backtrace,
+    /// Look at threads that wait at once, and not after a second.
+    #[arg(skip)]
+    pub at_once: bool,
     /// Sample idle CPUs too
     #[arg(long, help_heading = SAMPLES)]
     pub idle: bool,
@@ -449,6 +455,22 @@ pub struct UnwindCheck {
     pub quiet: bool,
 }
 
+/// Options of `dump`.
+#[cfg(feature = "live")]
+#[derive(Args, Debug, Clone)]
+pub struct Dump {
+    /// The processes, and how their stacks are read.
+    #[command(flatten)]
+    pub sampling: Sampling,
+    /// Print JSON: see docs/guide.md
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of sampling that `dump` has.
+#[cfg(feature = "live")]
+const OF_DUMP: [&str; 3] = ["pids", "interpreter", "no_inline"];
+
 /// Options of `names`.
 #[derive(Args, Debug, Clone)]
 pub struct NamesOf {
@@ -477,6 +499,11 @@ impl Cli {
             None => &mut self.live.sampling,
             Some(Command::Record(record)) => &mut record.sampling,
             Some(Command::Export(export)) => &mut export.sampling,
+            Some(Command::Dump(dump)) => {
+                dump.sampling.events = vec!["off-cpu".to_owned(), "cpu".to_owned()];
+                dump.sampling.at_once = true;
+                return self;
+            }
             Some(_) => return self,
         };
         if sampling.off_cpu {
@@ -499,6 +526,11 @@ fn command() -> clap::Command {
         export
             .mut_arg("frequency", |frequency| frequency.default_value("19"))
             .mut_arg("memory", |memory| memory.default_value("32M"))
+    });
+    #[cfg(feature = "live")]
+    let command = command.mut_subcommand("dump", |dump| {
+        dump.mut_args(|arg| if OF_DUMP.contains(&arg.get_id().as_str()) || arg.get_id() == "json" { arg } else { arg.hide(true) })
+            .mut_arg("pids", |pids| pids.required(true).help("Print the stacks of this process"))
     });
     command
 }

@@ -9,7 +9,7 @@ use flametop::ui::{BINDINGS, Section};
 /// The options that the program's own help lists, of all its commands.
 fn options() -> BTreeSet<String> {
     let mut options = BTreeSet::new();
-    for command in ["", "record", "export", "view", "doctor", "names", "unwind-check"] {
+    for command in ["", "record", "export", "dump", "view", "doctor", "names", "unwind-check"] {
         let command: Vec<&str> = [command, "--help"].into_iter().filter(|word| !word.is_empty()).collect();
         let output = common::flametop(&command);
         assert!(output.status.success(), "flametop {command:?} failed: {}", String::from_utf8_lossy(&output.stderr));

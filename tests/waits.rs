@@ -16,6 +16,7 @@ use std::time::Duration;
 use common::{FLAMETOP, Program, alone};
 use flametop::collector::{Batch, Collector, CollectorOptions, EventRequest, EventSpec, Targets};
 use flametop::profile::{Names, Tgid, Unit};
+use serde_json::Value;
 
 /// A line of `tests/programs/waits.c`.
 #[derive(Debug)]
@@ -327,4 +328,43 @@ fn a_stack_that_cannot_be_read_delays_nobody() {
         assert!((SECONDS - 0.2..SECONDS + 0.5).contains(&seconds), "{frames:?} {seconds} s: {:#?}", recorded.stacks);
     }
     assert_eq!(recorded.sum(&["wait_for_ever"]), 0);
+}
+
+/// `dump` prints the stacks of threads that wait and of one that runs, with what they wait for.
+#[test]
+fn a_dump_has_all_threads_of_a_process() {
+    let _alone = alone();
+    let programs = [Program::build("asleep.c"), Program::build("reasons.c")];
+    let mut asleep = begin(&mut Command::new(&programs[0].path));
+    let mut busy = Command::new(&programs[1].path).arg("60").spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let dump = |more: &[&str]| {
+        let pids = format!("{},{}", asleep.id(), busy.id());
+        let output = Command::new(FLAMETOP).args(["dump", "-p", &pids]).args(more).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (text, json) = (dump(&[]), dump(&["--json"]));
+    [&mut asleep, &mut busy].into_iter().for_each(end);
+    println!("{text}");
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let threads = json["processes"].as_array().unwrap().iter().flat_map(|process| process["threads"].as_array().unwrap());
+    let threads: Vec<&Value> = threads.collect();
+    assert_eq!(threads.len(), 4, "{json}");
+    for (function, reason, on) in
+        [("waits_in_pause", "poll", ""), ("waits_in_lock", "lock", "0x"), ("waits_in_read", "pipe or terminal", "pipe:[")]
+    {
+        let has = |thread: &&&Value| thread["stack"].as_array().unwrap().iter().any(|of| of["name"] == function);
+        let thread = threads.iter().find(has).unwrap_or_else(|| panic!("{function}: {json}"));
+        assert_eq!((&thread["state"], &thread["reason"]), (&"waits".into(), &reason.into()), "{thread}");
+        assert!(thread["on"].as_str().unwrap_or_default().starts_with(on), "{thread}");
+        // It waits since the program's first second at the latest.
+        let seconds = thread["seconds"].as_f64().unwrap();
+        assert!((0.9..30.0).contains(&seconds), "{thread}");
+        assert_eq!(thread["incomplete"], Value::Null, "{thread}");
+        assert!(text.contains(function), "{text}");
+    }
+    let runs = threads.iter().find(|thread| thread["state"] == "runs").unwrap_or_else(|| panic!("{json}"));
+    assert_eq!(runs["stack"][0]["name"], "burn", "{runs}");
+    assert!(text.contains(": runs\n    burn  reasons\n"), "{text}");
 }

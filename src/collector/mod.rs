@@ -155,7 +155,7 @@ impl Collector {
         let cache = if options.cache_tables && by_tables { Cache::of_user() } else { None };
         let mut collector = Collector {
             tables: if by_tables { Some(sampler.tables(cache, kernel_memory)?) } else { None },
-            probes: Probes::new(sampler.share()?, options.backtrace, event_budget),
+            probes: Probes::new(sampler.share()?, options.backtrace, event_budget, options.least_wait),
             sampler,
             rings: BTreeMap::new(),
             table: ProcessTable::bounded(names, processes, options.memory),

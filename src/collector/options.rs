@@ -1,5 +1,7 @@
 //! Options of the collector: the processes to sample, and how.
 
+use std::time::Duration;
+
 use super::probes::{Backtrace, EventRequest};
 use super::tables;
 use crate::collector::sources::walk::Walk;
@@ -32,6 +34,8 @@ pub struct CollectorOptions {
     pub backtrace: Backtrace,
     /// Most stacks a second at events, on each CPU. All events are counted.
     pub event_budget: u32,
+    /// A thread that waits for longer is seen while it waits.
+    pub least_wait: Duration,
     /// Bytes that flametop may use. The table of mapped files gets a sixteenth.
     pub memory: usize,
     /// Whether unwind tables are kept on disk for the next run, in the cache directory of the user that flametop runs as.
@@ -54,6 +58,7 @@ impl Default for CollectorOptions {
             events: Vec::new(),
             backtrace: Backtrace::Kernel,
             event_budget: EVENT_BUDGET,
+            least_wait: Duration::from_secs(1),
             memory: 256 << 20,
             cache_tables: true,
             kernel_memory: tables::KERNEL_MEMORY,

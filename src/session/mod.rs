@@ -103,6 +103,8 @@ pub fn run(cli: Cli) -> Result<u8> {
         Some(Command::Record(options)) => return record::run(options),
         #[cfg(feature = "live")]
         Some(Command::Export(options)) => return record::export::run(&options),
+        #[cfg(feature = "live")]
+        Some(Command::Dump(options)) => record::dump::run(&options)?,
         Some(Command::View(options)) => {
             give_up_all_but(Duties::Views);
             view::run(&options)?;

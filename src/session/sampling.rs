@@ -154,6 +154,7 @@ impl Sampling {
             events,
             backtrace,
             event_budget: options.event_stacks,
+            least_wait: if options.at_once { Duration::ZERO } else { CollectorOptions::default().least_wait },
             kernel_memory: options.kernel_memory as u64,
             memory: options.memory,
             ..Default::default()
@@ -510,6 +511,7 @@ mod tests {
         let options = |window| cli::Sampling {
             pids: Vec::new(),
             frequency: 99,
+            at_once: false,
             idle: false,
             include_self: false,
             no_inline: false,

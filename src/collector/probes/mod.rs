@@ -29,6 +29,7 @@ use crate::collector::sys::machine;
 use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use libbpf_rs::MapCore;
 
@@ -62,7 +63,7 @@ const KPROBES: &str = "/sys/bus/event_source/devices/kprobe/type";
 /// Nanoseconds of an epoch of the programs.
 const EPOCH: u64 = 100_000_000;
 
-/// Waits that are longer are seen before they end.
+/// Most time between two looks at threads that wait.
 const SECOND: u64 = 1_000_000_000;
 
 /// An attached source.
@@ -100,11 +101,14 @@ pub(super) struct Probes {
     cut_at: u64,
     cuts: u64,
     least_age: u64,
+    /// A thread that waits for longer, in nanoseconds, is seen while it waits.
+    least_wait: u64,
 }
 
 impl Probes {
     /// Makes an empty set of sources.
-    pub(super) fn new(shared: SharedMaps, backtrace: Backtrace, budget: u32) -> Probes {
+    pub(super) fn new(shared: SharedMaps, backtrace: Backtrace, budget: u32, least_wait: Duration) -> Probes {
+        let least_wait = u64::try_from(least_wait.as_nanos()).unwrap_or(u64::MAX);
         Probes {
             attached: Vec::new(),
             own: None,
@@ -118,7 +122,8 @@ impl Probes {
             began: 0,
             cut_at: 0,
             cuts: 0,
-            least_age: SECOND,
+            least_wait,
+            least_age: least_wait,
         }
     }
 
@@ -342,7 +347,7 @@ impl Probes {
         self.began = now;
         self.epoch = self.epoch.wrapping_add(1);
         self.tell();
-        if now.saturating_sub(self.cut_at) >= SECOND {
+        if now.saturating_sub(self.cut_at) >= self.least_wait.min(SECOND) {
             self.cut_at = now;
             self.cut_waits();
         }
@@ -354,7 +359,7 @@ impl Probes {
         let (before, budget) = (std::mem::replace(&mut self.cuts, cuts), u64::from(self.budget));
         match cuts.saturating_sub(before) {
             many if many > budget => self.least_age *= 2,
-            few if few < budget / 4 => self.least_age = (self.least_age / 2).max(SECOND),
+            few if few < budget / 4 => self.least_age = (self.least_age / 2).max(self.least_wait),
             _ => {}
         }
         self.cut_older(self.least_age);
@@ -509,7 +514,7 @@ const TRIED_EVENT: (&str, &str) = ("sched", "sched_process_exec");
 
 /// Tries each mechanism for a moment. For a mechanism that fails, returns the reason in words.
 pub(super) fn try_all(shared: SharedMaps) -> Vec<(Mechanism, Result<(), String>)> {
-    let mut probes = Probes::new(shared, Backtrace::Kernel, 10);
+    let mut probes = Probes::new(shared, Backtrace::Kernel, 10, Duration::from_secs(1));
     let cpus = machine::online_cpus().unwrap_or_default();
     let mut attempt = |mechanism: Mechanism| {
         let (spec, places) = match mechanism {

@@ -5,7 +5,7 @@
 //!  once a second                                                      └─ the thread's process holds it up: worker and copy are left behind
 //! ```
 //!
-//! A stack that lacks tables is asked for again when `cut_waits` names the thread the next time, [`MOST_ATTEMPTS`] times in all.
+//! A stack may lack tables. Then the thread is asked about again when `cut_waits` names it the next time, for [`PATIENCE`].
 //!
 //! Bounds: [`MOST_COPIES`] copies of the program, of about 500 KB each. Two are loaded at first. Another one is loaded for each that is left
 //! behind. A user's threads are not asked about while [`MOST_HELD`] of them hold up workers. Questions have the bounds of [`ProcessReader`].
@@ -13,6 +13,7 @@
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapHandle, OpenMapMut, OpenObject, ProgramInput};
@@ -40,8 +41,8 @@ const COPIES: usize = 2;
 const MOST_HELD: usize = 2;
 /// Most copies: sixteen users may hold up as many workers as they can.
 const MOST_COPIES: usize = COPIES + 16 * MOST_HELD;
-/// How often a stack that lacks tables is asked for.
-const MOST_ATTEMPTS: u32 = 5;
+/// How long a thread is asked about again while its stack lacks tables: as long as samples of the clock wait for tables.
+const PATIENCE: Duration = Duration::from_millis(2500);
 
 /// `struct sleeper` of bpf/record.h.
 const SLEEPER: usize = 24;
@@ -105,7 +106,8 @@ const LACKS_TABLES: u32 = 2;
 struct Asked {
     user: UserId,
     since: u64,
-    attempts: u32,
+    /// When it was asked about first.
+    first: Instant,
     /// How often threads were named since the question, as long as there is no answer.
     waiting: Option<u32>,
 }
@@ -123,7 +125,7 @@ struct Attempts(FxHashMap<u32, Asked>);
 
 impl Attempts {
     /// Returns the questions for threads that wait now, and whether each is the last attempt.
-    fn questions(&mut self, sleepers: &[Sleeper]) -> Vec<(Sleeper, bool)> {
+    fn questions(&mut self, sleepers: &[Sleeper], now: Instant) -> Vec<(Sleeper, bool)> {
         let mut held: FxHashMap<UserId, usize> = FxHashMap::default();
         for asked in self.0.values_mut() {
             asked.waiting = asked.waiting.map(|rounds| rounds + 1);
@@ -138,9 +140,9 @@ impl Attempts {
                 Some(asked) if asked.waiting.is_some() => asked,
                 _ if !may_ask(sleeper.user) => continue,
                 before => {
-                    let attempts = before.filter(|asked| asked.since == sleeper.since).map_or(1, |asked| asked.attempts + 1);
-                    questions.push((*sleeper, attempts >= MOST_ATTEMPTS));
-                    Asked { user: sleeper.user, since: sleeper.since, attempts, waiting: Some(0) }
+                    let first = before.filter(|asked| asked.since == sleeper.since).map_or(now, |asked| asked.first);
+                    questions.push((*sleeper, now.saturating_duration_since(first) >= PATIENCE));
+                    Asked { user: sleeper.user, since: sleeper.since, first, waiting: Some(0) }
                 }
             };
             named.insert(sleeper.tid, asked);
@@ -187,7 +189,7 @@ impl Sleepers {
             self.attempts.answered(answer.question.what.0.tid, answer.found);
         }
         let sleepers: Vec<Sleeper> = threads.as_chunks().0.iter().map(Sleeper::parse).collect();
-        let questions = self.attempts.questions(&sleepers);
+        let questions = self.attempts.questions(&sleepers, Instant::now());
         let question = |what: (Sleeper, bool)| Question { tgid: what.0.tgid, life: 0, user: what.0.user, what };
         for refused in self.reader.ask(questions.into_iter().map(question)) {
             self.attempts.0.remove(&refused.what.0.tid);
@@ -238,32 +240,36 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_asked_about_once_at_a_time_and_a_stack_that_lacks_tables_some_times() {
+    fn a_thread_is_asked_about_once_at_a_time_and_a_stack_that_lacks_tables_for_a_while() {
         let mut attempts = Attempts::default();
-        assert_eq!(attempts.questions(&[sleeper(1, 10), sleeper(2, 10)]), [(sleeper(1, 10), false), (sleeper(2, 10), false)]);
-        assert!(attempts.questions(&[sleeper(1, 10)]).is_empty(), "no answer yet");
+        let now = Instant::now();
+        let both = [sleeper(1, 10), sleeper(2, 10)];
+        assert_eq!(attempts.questions(&both, now), both.map(|sleeper| (sleeper, false)));
+        assert!(attempts.questions(&[sleeper(1, 10)], now).is_empty(), "no answer yet");
         attempts.answered(2, Answer::Done);
-        for attempt in 2..=MOST_ATTEMPTS {
+        for (after, is_last) in [(1, false), (2, false), (3, true)] {
             attempts.answered(1, Answer::LacksTables);
-            assert_eq!(attempts.questions(&[sleeper(1, 10)]), [(sleeper(1, 10), attempt == MOST_ATTEMPTS)]);
+            assert_eq!(attempts.questions(&[sleeper(1, 10)], now + Duration::from_secs(after)), [(sleeper(1, 10), is_last)]);
         }
         attempts.answered(1, Answer::LacksTables);
-        assert_eq!(attempts.questions(&[sleeper(1, 11)]), [(sleeper(1, 11), false)], "another wait");
+        let later = now + Duration::from_secs(4);
+        assert_eq!(attempts.questions(&[sleeper(1, 11)], later), [(sleeper(1, 11), false)], "another wait");
         attempts.answered(1, Answer::LacksTables);
-        attempts.questions(&[]);
+        attempts.questions(&[], later);
         assert!(attempts.0.is_empty());
     }
 
     #[test]
     fn a_user_whose_threads_hold_up_workers_delays_nobody_else() {
         let mut attempts = Attempts::default();
+        let now = Instant::now();
         let named: Vec<Sleeper> = (0..40).map(|tid| sleeper(tid, 10)).collect();
-        assert_eq!(attempts.questions(&named[..MOST_HELD]).len(), MOST_HELD);
-        attempts.questions(&named);
-        assert!(attempts.questions(&named[MOST_HELD..]).is_empty());
+        assert_eq!(attempts.questions(&named[..MOST_HELD], now).len(), MOST_HELD);
+        attempts.questions(&named, now);
+        assert!(attempts.questions(&named[MOST_HELD..], now).is_empty());
         let other = Sleeper { user: UserId(8), ..sleeper(99, 10) };
-        assert_eq!(attempts.questions(&[other, sleeper(50, 10)]), [(other, false)]);
+        assert_eq!(attempts.questions(&[other, sleeper(50, 10)], now), [(other, false)]);
         (0..40).for_each(|tid| attempts.answered(tid, Answer::Done));
-        assert_eq!(attempts.questions(&[sleeper(50, 10)]), [(sleeper(50, 10), false)]);
+        assert_eq!(attempts.questions(&[sleeper(50, 10)], now), [(sleeper(50, 10), false)]);
     }
 }

@@ -1,5 +1,6 @@
 //! Recording without a screen: samples for a while, then one file.
 
+pub(super) mod dump;
 mod ending;
 pub(super) mod export;
 mod keeping;
