@@ -66,7 +66,7 @@ enum record_kind {
 	SAMPLE_EVENT = 2,
 	/* Taken at the end of a wait. Its weight is in nanoseconds. */
 	SAMPLE_WAIT = 3,
-	/* The wait goes on that the last sample of the thread with SAMPLE_ASLEEP was of. Only a header: time, tid, weight, wanted. */
+	/* The thread still waits, since its last sample with SAMPLE_ASLEEP. Only a header: time, tid, weight, wanted. */
 	RECORD_SLEEPS_ON = 253,
 	RECORD_SCRIPT = 254,
 	RECORD_WISH = 255,

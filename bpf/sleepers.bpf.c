@@ -6,7 +6,7 @@
  *
  * The walk is that of all other samples, compiled another time. Here it reads the memory of another process. The kernel then takes the lock
  * of that memory, and brings in pages that are missing. Both may take as long as the process wants. So user space runs the program on a
- * thread that it can leave behind, and loads another copy of the program for the next one: each copy is used by one thread at a time.
+ * thread that it can leave behind. Each copy of the program serves one thread at a time, so it loads another copy for the next one.
  *
  * A thread that has been on a CPU meanwhile is noticed, as `since` has changed, and nothing is sent.
  *
@@ -124,7 +124,7 @@ static __always_inline int take_sleeper(struct cpu_state *cpu, struct task_struc
 		exchange(waits, now, asked->since);
 		return SLEEPER_RING_FULL;
 	}
-	/* It may have woken since. Then the rest of its wait counts by itself. */
+	/* It may have woken since. Then its record of the rest is sent already. */
 	exchange(waits, now, now | HAS_STACK);
 	if (event) {
 		__sync_fetch_and_add(&event->asleep, waited);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What is known of each thread that is followed, while it waits and while it runs.
+ * The state of each thread that is followed, while it waits and while it runs.
  *
  *   waits.bpf.c      on_switch: since = now.   on_return: since = 0, and the time between counts
  *                    cut_waits: once a second, the time so far counts, and since = now
  *   sleepers.bpf.c   the same for one thread, with its stack
  *
- * They may meet. Whoever exchanges `since` by an atomic instruction counts the time from the old value on; the other one sees that it has
- * changed, and drops its stack.
+ * They may meet. An atomic instruction exchanges `since`: the program that succeeds counts the time from the old value on. The other one
+ * sees another value, and drops its stack.
  */
 #ifndef FLAMETOP_THREADS_H
 #define FLAMETOP_THREADS_H

@@ -106,8 +106,10 @@ int follow(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* Set by user space. A wait that is shorter is not cut. */
+/* Set by user space. A wait that is shorter is not cut. It grows with the number of threads that wait. */
 __u64 least_age = 1000000000;
+/* Nor is the stack of a wait that is shorter than this asked for. */
+__u64 least_wait = 1000000000;
 
 /*
  * Counts the time so far of threads that wait. Called once a second for each thread. Without a stack of the wait, the thread is written to
@@ -127,7 +129,7 @@ int cut_waits(struct bpf_iter__task *ctx)
 	__u64 now = bpf_ktime_get_ns();
 	__u64 waited = now - since;
 
-	if (!since || !event || (__s64)waited < (__s64)least_age)
+	if (!since || !event || (__s64)waited < (__s64)(since & HAS_STACK ? least_age : least_wait))
 		return 0;
 	if (!(since & HAS_STACK)) {
 		struct known_task known = {};

@@ -375,7 +375,7 @@ impl Probes {
         let Some(own) = &self.own else { return };
         for attached in &mut self.attached {
             let number = attached.status.source.0.into();
-            attached.waits.iter_mut().for_each(|waits| waits.cut(least_age, number, &self.shared, own));
+            attached.waits.iter_mut().for_each(|waits| waits.cut(least_age, self.least_wait, number, &self.shared, own));
         }
     }
 

@@ -8,7 +8,8 @@
 //! A stack may lack tables. Then the thread is asked about again when `cut_waits` names it the next time, for [`PATIENCE`].
 //!
 //! Bounds: [`MOST_COPIES`] copies of the program, of about 500 KB each. Two are loaded at first. Another one is loaded for each that is left
-//! behind. A user's threads are not asked about while [`MOST_HELD`] of them hold up workers. Questions have the bounds of [`ProcessReader`].
+//! behind. A user's threads are not asked about while [`MOST_HELD`] of them hold up workers, nor while walks of a user other than root have taken more than
+//! [`MOST_SPENT`] of CPU time and a fiftieth of a CPU. Questions have the bounds of [`ProcessReader`].
 
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
@@ -39,6 +40,11 @@ use skeleton::{SleepersSkel, SleepersSkelBuilder};
 const COPIES: usize = 2;
 /// Threads of one user that may hold up workers. Beyond, none of that user's threads is asked about.
 const MOST_HELD: usize = 2;
+/// Most threads of one user other than root that are asked about at one time.
+const MOST_ASKED: usize = 256;
+/// Walks of one user's threads take a fiftieth of a CPU. A user who has spent more than this in advance is not asked about.
+const EARNED_IN: u32 = 50;
+const MOST_SPENT: Duration = Duration::from_millis(100);
 /// Most copies: sixteen users may hold up as many workers as they can.
 const MOST_COPIES: usize = COPIES + 16 * MOST_HELD;
 /// How long a thread is asked about again while its stack lacks tables: as long as samples of the clock wait for tables.
@@ -119,9 +125,37 @@ impl Asked {
     }
 }
 
-/// The threads that were asked about, by their numbers.
+/// The threads that were asked about, by their numbers, and the CPU time that the walks of each user but root took and have not earned yet.
 #[derive(Default)]
-struct Attempts(FxHashMap<u32, Asked>);
+struct Attempts(FxHashMap<u32, Asked>, Spent);
+
+/// The CPU time that users have spent, as it was at an instant.
+#[derive(Default)]
+struct Spent {
+    of: FxHashMap<UserId, Duration>,
+    at: Option<Instant>,
+}
+
+impl Spent {
+    fn spend(&mut self, user: UserId, cpu: Duration) {
+        if user != UserId(0) {
+            *self.of.entry(user).or_default() += cpu;
+        }
+    }
+
+    /// Lets time pass: each user earns a share of it.
+    fn earn(&mut self, now: Instant) {
+        let earned = now.saturating_duration_since(self.at.replace(now).unwrap_or(now)) / EARNED_IN;
+        self.of.retain(|_, spent| {
+            *spent = spent.saturating_sub(earned);
+            !spent.is_zero()
+        });
+    }
+
+    fn may_ask(&self, user: UserId) -> bool {
+        self.of.get(&user).is_none_or(|spent| *spent < MOST_SPENT)
+    }
+}
 
 impl Attempts {
     /// Returns the questions for threads that wait now, and whether each is the last attempt.
@@ -131,7 +165,15 @@ impl Attempts {
             asked.waiting = asked.waiting.map(|rounds| rounds + 1);
             *held.entry(asked.user).or_default() += usize::from(asked.is_held());
         }
-        let may_ask = |user| held.get(&user).is_none_or(|held| *held < MOST_HELD);
+        self.1.earn(now);
+        let mut asked_now: FxHashMap<UserId, usize> = FxHashMap::default();
+        let spent = &self.1;
+        let mut may_ask = |user| {
+            let count = asked_now.entry(user).or_default();
+            *count += 1;
+            let is_held = held.get(&user).is_some_and(|held| *held >= MOST_HELD);
+            !is_held && spent.may_ask(user) && (user == UserId(0) || *count <= MOST_ASKED)
+        };
         let mut named = FxHashMap::default();
         let mut questions = Vec::new();
         for sleeper in sleepers {
@@ -153,7 +195,8 @@ impl Attempts {
         questions
     }
 
-    fn answered(&mut self, tid: u32, answer: Answer) {
+    fn answered(&mut self, tid: u32, user: UserId, answer: Answer, cpu: Duration) {
+        self.1.spend(user, cpu);
         match answer {
             Answer::Done => drop(self.0.remove(&tid)),
             Answer::LacksTables => self.0.get_mut(&tid).into_iter().for_each(|asked| asked.waiting = None),
@@ -186,7 +229,8 @@ impl Sleepers {
     /// Asks for the stacks of threads: as many `struct sleeper` as there are.
     pub(super) fn ask(&mut self, threads: &[u8]) {
         for answer in self.reader.answers() {
-            self.attempts.answered(answer.question.what.0.tid, answer.found);
+            let (sleeper, _) = answer.question.what;
+            self.attempts.answered(sleeper.tid, sleeper.user, answer.found, answer.cpu);
         }
         let sleepers: Vec<Sleeper> = threads.as_chunks().0.iter().map(Sleeper::parse).collect();
         let questions = self.attempts.questions(&sleepers, Instant::now());
@@ -246,15 +290,15 @@ mod tests {
         let both = [sleeper(1, 10), sleeper(2, 10)];
         assert_eq!(attempts.questions(&both, now), both.map(|sleeper| (sleeper, false)));
         assert!(attempts.questions(&[sleeper(1, 10)], now).is_empty(), "no answer yet");
-        attempts.answered(2, Answer::Done);
+        attempts.answered(2, UserId(7), Answer::Done, Duration::ZERO);
         for (after, is_last) in [(1, false), (2, false), (3, true)] {
-            attempts.answered(1, Answer::LacksTables);
+            attempts.answered(1, UserId(7), Answer::LacksTables, Duration::ZERO);
             assert_eq!(attempts.questions(&[sleeper(1, 10)], now + Duration::from_secs(after)), [(sleeper(1, 10), is_last)]);
         }
-        attempts.answered(1, Answer::LacksTables);
+        attempts.answered(1, UserId(7), Answer::LacksTables, Duration::ZERO);
         let later = now + Duration::from_secs(4);
         assert_eq!(attempts.questions(&[sleeper(1, 11)], later), [(sleeper(1, 11), false)], "another wait");
-        attempts.answered(1, Answer::LacksTables);
+        attempts.answered(1, UserId(7), Answer::LacksTables, Duration::ZERO);
         attempts.questions(&[], later);
         assert!(attempts.0.is_empty());
     }
@@ -269,7 +313,19 @@ mod tests {
         assert!(attempts.questions(&named[MOST_HELD..], now).is_empty());
         let other = Sleeper { user: UserId(8), ..sleeper(99, 10) };
         assert_eq!(attempts.questions(&[other, sleeper(50, 10)], now), [(other, false)]);
-        (0..40).for_each(|tid| attempts.answered(tid, Answer::Done));
+        (0..40).for_each(|tid| attempts.answered(tid, UserId(7), Answer::Done, Duration::ZERO));
         assert_eq!(attempts.questions(&[sleeper(50, 10)], now), [(sleeper(50, 10), false)]);
+    }
+
+    #[test]
+    fn a_user_whose_walks_are_expensive_is_asked_about_less() {
+        let (mut attempts, now) = (Attempts::default(), Instant::now());
+        let many = |user| (0..1000).map(|tid| Sleeper { user: UserId(user), ..sleeper(tid, 10) }).collect::<Vec<_>>();
+        assert_eq!(attempts.questions(&many(7), now).len(), MOST_ASKED);
+        (0..1000).for_each(|tid| attempts.answered(tid, UserId(7), Answer::Done, Duration::from_millis(1)));
+        assert!(attempts.questions(&many(7), now + Duration::from_secs(40)).is_empty(), "0.2 s are too much still");
+        assert_eq!(attempts.questions(&many(0), now + Duration::from_secs(40)).len(), 1000);
+        (0..1000).for_each(|tid| attempts.answered(tid, UserId(0), Answer::Done, Duration::from_millis(1)));
+        assert_eq!(attempts.questions(&many(7), now + Duration::from_secs(50)).len(), MOST_ASKED);
     }
 }

@@ -91,11 +91,13 @@ impl Waits {
         self.sleepers.as_ref().err().map(|why| &**why)
     }
 
-    /// Cuts the waits of threads that wait for this long, in nanoseconds, and asks for stacks that are not known. To be called once a second.
-    pub(super) fn cut(&mut self, least_age: u64, number: u32, shared: &SharedMaps, own: &OwnMaps) {
+    /// Cuts the waits that last since `least_age`, in nanoseconds. Asks for the stacks of those that last since `least_wait`. To be called once
+    /// a second.
+    pub(super) fn cut(&mut self, least_age: u64, least_wait: u64, number: u32, shared: &SharedMaps, own: &OwnMaps) {
         let Ok(sleepers) = &mut self.sleepers else { return };
         if let Some(data) = self.skeleton.maps.data_data.as_deref_mut() {
             data.least_age = least_age;
+            data.least_wait = least_wait;
         }
         let mut named = Vec::new();
         // If it cannot be read, the waits count when they end.

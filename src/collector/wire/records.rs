@@ -357,6 +357,11 @@ impl<'a> Record<'a> {
         Some(new)
     }
 
+    /// Returns only the user who is charged for the task.
+    pub(crate) fn user_of(bytes: &[u8]) -> Option<UserId> {
+        u32_at(bytes, offset_of!(SampleHeader, uid)).map(UserId)
+    }
+
     /// Returns only the CPU.
     pub(crate) fn cpu_of(bytes: &[u8]) -> Option<u32> {
         u32_at(bytes, offset_of!(SampleHeader, cpu))
