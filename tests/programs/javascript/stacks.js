@@ -72,9 +72,12 @@ const chains = {
     replace: (rounds) => 'x'.replace(/x/, () => leaf(rounds)),
 };
 
-for (const [name, chain] of Object.entries(chains)) {
-    told = null;
-    const end = process.cpuUsage().user + seconds * 1e6;
-    while (process.cpuUsage().user < end) for (let calls = 0; calls < 3_000_000 / rounds; calls++) chain(rounds);
-    console.log(JSON.stringify([name, told]));
-}
+// A callback's stack has none of the functions that load modules, so it is short.
+setImmediate(() => {
+    for (const [name, chain] of Object.entries(chains)) {
+        told = null;
+        const end = process.cpuUsage().user + seconds * 1e6;
+        while (process.cpuUsage().user < end) for (let calls = 0; calls < 3_000_000 / rounds; calls++) chain(rounds);
+        console.log(JSON.stringify([name, told]));
+    }
+});
