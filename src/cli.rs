@@ -150,7 +150,7 @@ pub struct Sampling {
     /// Look at threads that wait at once, and not after a second.
     #[arg(skip)]
     pub at_once: bool,
-    /// Sample idle CPUs too
+    /// Sample idle CPUs too; of waits, show threads that only wait for work
     #[arg(long, help_heading = SAMPLES)]
     pub idle: bool,
     /// Show flametop itself too; without this option, its samples and events are only counted
@@ -412,6 +412,9 @@ pub struct Convert {
     /// Write file and line into folded stacks, behind the names of Python, JavaScript and Java functions: `run (/srv/views.py:1)`
     #[arg(long)]
     pub places: bool,
+    /// Draw threads that only wait for work, too, in a picture of waits
+    #[arg(long)]
+    pub idle: bool,
     /// Draw callers at the top of a picture instead of at the bottom
     #[arg(long)]
     pub icicle: bool,

@@ -125,7 +125,7 @@ pub(super) fn frame_at(names: &Names, label: LabelId, file: &str, line: u64) -> 
 
 /// Returns the kind of a frame with this name. Formats that have kinds have none for the reasons of waits.
 pub(super) fn kind_named(name: &str, kind: FrameKind) -> FrameKind {
-    if kind == FrameKind::User && WaitReason::is_label(name) { FrameKind::Wait } else { kind }
+    if kind == FrameKind::User && WaitReason::named(name).is_some() { FrameKind::Wait } else { kind }
 }
 
 /// Returns the unit that a file calls `word`, and the value of 1 in it. `name` is that of the values.

@@ -233,6 +233,11 @@ impl Format {
         FORMATS.iter().find(has_it).map(|entry| entry.format)
     }
 
+    /// Whether it is a picture, which a person looks at.
+    pub fn is_picture(self) -> bool {
+        matches!(self, Format::Svg | Format::Html)
+    }
+
     /// Returns the format of a file of this name: `cpu.pb.gz`.
     pub(super) fn of_name(name: &str) -> Option<Format> {
         let endings = name.match_indices('.').filter(|(at, _)| *at > 0).map(|(at, _)| name.get(at + 1..).unwrap_or_default());

@@ -12,7 +12,7 @@ use crate::formats::svg::SvgOptions;
 use crate::formats::{About, Part, SaveOptions};
 use crate::locks;
 use crate::profile::{CallTree, EventSource, Mark, Query, Request, Snapshot, Unit};
-use crate::ui::{fit_name, format_bytes, format_duration, format_grouped, picture_facts, plain_name};
+use crate::ui::{fit_name, format_amount, picture_facts, plain_name};
 
 use super::clock::below_title;
 use super::looks::palette_of;
@@ -52,7 +52,7 @@ pub(super) fn run(options: &cli::Convert) -> Result<()> {
             Ok(())
         })?;
     } else {
-        let query = Query { source, ..file.query() };
+        let query = Query { source, without_idle: format.is_picture() && !options.idle, ..file.query() };
         let baseline = file.is_compared.then(Mark::default);
         let request = Request { query, baseline, compare: file.is_compared, ..Request::default() };
         let snapshot = file.engine.answer(&request, file.end);
@@ -70,11 +70,7 @@ pub(super) fn run(options: &cli::Convert) -> Result<()> {
             Ok(())
         })?;
     }
-    let amount = match unit {
-        Unit::Samples | Unit::Events => format!("{} {}", format_grouped(written), unit.word()),
-        Unit::Nanoseconds => format_duration(written),
-        Unit::Bytes => format_bytes(usize::try_from(written).unwrap_or(usize::MAX)),
-    };
+    let amount = format_amount(written, unit);
     say(&format!("{amount} written to {}", output.display()));
     if let Some(cut) = cut {
         say(&cut);

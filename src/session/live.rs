@@ -65,7 +65,8 @@ pub(super) fn run(options: cli::Live) -> Result<()> {
     let target = Target { tgids: options.sampling.pids.iter().copied().map(Tgid).collect(), ..Target::default() };
     let target = if options.program.is_empty() { target } else { Target::default() };
     let source = event_targets::first(&options.sampling.events);
-    let query = Query { target, source, folding: folding(&options.sampling), ..Query::default() };
+    let without_idle = !options.sampling.idle;
+    let query = Query { target, source, folding: folding(&options.sampling), without_idle, ..Query::default() };
     let mut app = App::new(shared.names(), theme, query, Capabilities::LIVE, save_offer());
     app.scene.keys = settings.keys;
     // The screen starts with a command's whole life, or with a machine's last minute.

@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::cli;
 use crate::formats::{Opened, glance};
 use crate::locks;
-use crate::profile::sanitize;
+use crate::profile::{Query, sanitize};
 use crate::session::about::status_of;
 use crate::session::clock::{local_offset, minute, save_offer};
 use crate::session::looks::theme;
@@ -56,7 +56,7 @@ impl Viewer {
     fn show(&self, file: &Path, baseline: Option<&Path>, has_screen: &AtomicBool) -> Result<bool> {
         let file = OpenedFile::open(file, baseline, &self.runtime)?;
         has_screen.store(true, Ordering::Relaxed);
-        let query = file.query();
+        let query = Query { without_idle: true, ..file.query() };
         let OpenedFile { shared, engine, opened, name, capabilities, is_compared, begin, end } = file;
         let mut app = App::new(shared.names(), self.theme, query, capabilities, save_offer());
         app.scene.keys = self.settings.keys.clone();

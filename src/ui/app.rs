@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crossterm::event::{KeyEvent, KeyEventKind};
 
 use crate::profile::{
-    Capabilities, Direction, EventSource, Filter, Grouping, LabelId, Names, Pattern, Query, Request, Snapshot, Target,
+    Capabilities, Direction, EventSource, Filter, Grouping, LabelId, Names, Pattern, Query, Request, Snapshot, Target, Unit,
 };
 
 use super::keys::{self, Action, a_move, is_ctrl_c};
@@ -299,6 +299,7 @@ impl App {
             Action::Order => self.change_order(),
             Action::Grouping => self.change_grouping(),
             Action::Inlined => self.fold_inlined(!self.scene.query.folding.inlined),
+            Action::IdleThreads => self.hide_idle_threads(!self.scene.query.without_idle),
             Action::Recursion => self.fold_recursion(!self.scene.query.folding.recursion),
             Action::Interpreter => self.fold_interpreter(!self.scene.query.folding.interpreter),
             Action::NameDetail => {
@@ -396,6 +397,17 @@ impl App {
         self.scene.query.folding.recursion = fold;
         self.views.flame.expect_other_frames();
         let text = if fold { "all calls of a direct recursion are one box" } else { "each call of a recursion is a box" };
+        self.scene.say(text.to_owned());
+    }
+
+    /// Hides threads that only wait for work, or shows them.
+    pub(super) fn hide_idle_threads(&mut self, hide: bool) {
+        self.scene.query.without_idle = hide;
+        let text = match (hide, self.scene.unit()) {
+            (_, unit) if unit != Unit::Nanoseconds => "only waits have idle threads; E chooses them",
+            (true, _) => "idle threads are hidden: those that spend 99 % of the time in one wait",
+            (false, _) => "idle threads are shown",
+        };
         self.scene.say(text.to_owned());
     }
 

@@ -43,6 +43,7 @@ impl App {
             Chip::Folded => self.fold_inlined(false),
             Chip::Recursion => self.fold_recursion(true),
             Chip::Interpreter => self.fold_interpreter(true),
+            Chip::Idle => self.hide_idle_threads(false),
         }
     }
 

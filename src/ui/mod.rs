@@ -67,7 +67,10 @@ pub use scene::{Chip, Scene};
 pub use screen::draw;
 pub use source::{Pane, Source};
 pub use span::Span;
-pub use text::{bytes as format_bytes, duration as format_duration, grouped as format_grouped};
+pub use text::{
+    amount as format_amount, bytes as format_bytes, duration as format_duration, grouped as format_grouped,
+    idle_threads as format_idle_threads,
+};
 pub use theme::{ColourMode, Depth, Theme};
 pub use title::{Sampled, picture_facts, process_title};
 pub use view::View;

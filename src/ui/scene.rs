@@ -36,6 +36,8 @@ pub enum Chip {
     Interpreter,
     /// Showing each call of a direct recursion.
     Recursion,
+    /// Hiding of threads that only wait for work.
+    Idle,
 }
 
 /// An item under the pointer.
@@ -156,6 +158,11 @@ impl Scene {
         !self.query.folding.recursion
     }
 
+    /// Returns the number of threads that are hidden because they only wait for work.
+    pub fn hidden_threads(&self) -> usize {
+        if self.query.without_idle { self.snapshot.idle_threads } else { 0 }
+    }
+
     /// Returns whether callers or callees are the roots of the tree.
     pub fn direction(&self) -> Direction {
         self.query.direction
@@ -190,6 +197,7 @@ impl Scene {
             || self.query.folding.inlined
             || self.shows_interpreter()
             || self.shows_recursion()
+            || self.hidden_threads() > 0
     }
 
     /// Returns whether the first picture has not been made yet. It is unknown until then whether there are samples.

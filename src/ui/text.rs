@@ -1,5 +1,6 @@
 //! Text that fits: cuts text to columns, and formats numbers short enough for a column.
 
+use crate::profile::Unit;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Returns the columns of `text`.
@@ -118,6 +119,20 @@ pub fn duration(ns: u64) -> String {
         999_500..999_500_000 => in_unit(1e6, "ms"),
         _ => cpu_time(ns as f64 / 1e9),
     }
+}
+
+/// Formats a weight with its unit: `8,312 samples`, `4.20 s`, `12 MB`.
+pub fn amount(weight: u64, unit: Unit) -> String {
+    match unit {
+        Unit::Samples | Unit::Events => format!("{} {}", grouped(weight), unit.word()),
+        Unit::Nanoseconds => duration(weight),
+        Unit::Bytes => bytes(usize::try_from(weight).unwrap_or(usize::MAX)),
+    }
+}
+
+/// Formats a number of threads that only wait for work: `41 idle threads`.
+pub fn idle_threads(count: usize) -> String {
+    format!("{} idle {}", grouped(count as u64), if count == 1 { "thread" } else { "threads" })
 }
 
 /// Formats a change of a share in per cent of the whole, `+4.2`, with as many digits as a reader can use.

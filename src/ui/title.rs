@@ -24,7 +24,7 @@ pub struct Sampled<'a> {
 
 /// Returns facts for the line below the title of a saved picture.
 pub fn picture_facts(snapshot: &Snapshot, sampled: Option<Sampled<'_>>) -> Vec<String> {
-    let mut facts = vec![format!("{} {}", text::grouped(snapshot.totals.weight), snapshot.unit.word())];
+    let mut facts = vec![text::amount(snapshot.totals.weight, snapshot.unit)];
     let span = snapshot.span.filter(|_| snapshot.capabilities.time);
     let seconds = span.map(|(first, last)| last.0.saturating_sub(first.0) as f64 / 1e9);
     let seconds = sampled.and_then(|sampled| sampled.seconds).or(snapshot.seconds).or(seconds);
@@ -40,6 +40,9 @@ pub fn picture_facts(snapshot: &Snapshot, sampled: Option<Sampled<'_>>) -> Vec<S
     let totals = &snapshot.totals;
     if totals.user > 0 {
         facts.push(format!("{:.1} % of user stacks complete", totals.complete as f64 * 100.0 / totals.user as f64));
+    }
+    if let hidden @ 1.. = snapshot.idle_threads {
+        facts.push(format!("{} hidden", text::idle_threads(hidden)));
     }
     let lost = snapshot.losses.ring_full;
     facts.extend((lost > 0).then(|| format!("{} lost", text::grouped(lost))));

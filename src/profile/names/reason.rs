@@ -68,8 +68,23 @@ impl WaitReason {
         }
     }
 
-    /// Tells whether this is the name of a reason's box.
-    pub fn is_label(name: &str) -> bool {
-        WaitReason::ALL.iter().any(|reason| reason.label() == name)
+    /// Returns the reason whose box has this name.
+    pub fn named(name: &str) -> Option<WaitReason> {
+        WaitReason::ALL.into_iter().find(|reason| reason.label() == name)
+    }
+
+    /// Whether a thread that has nothing to do may wait for this reason.
+    pub fn may_be_idle(self) -> bool {
+        match self {
+            WaitReason::Sleep
+            | WaitReason::Lock
+            | WaitReason::Poll
+            | WaitReason::Network
+            | WaitReason::Pipe
+            | WaitReason::Child
+            | WaitReason::Stopped
+            | WaitReason::Other => true,
+            WaitReason::Disk | WaitReason::PageFault | WaitReason::KernelLock | WaitReason::Cpu | WaitReason::Quota => false,
+        }
     }
 }

@@ -13,6 +13,7 @@
 use super::addresses::Counter;
 use crate::profile::Frame;
 use crate::profile::Totals;
+use crate::profile::Unit;
 use crate::profile::view::addresses::note;
 use crate::profile::view::fading::{Expected, Fading};
 use crate::profile::view::timeline::SECOND;
@@ -22,14 +23,17 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::idle::IdleThreads;
 use super::query::{FilterMode, Query, TimeRange};
 use super::search::LabelMatches;
 use super::tree::{NodeId, TreeBuilder};
+use crate::profile::ids::EventSource;
 use crate::profile::ids::{FrameId, LabelId, ObjectId, StackId, ThreadIndex, Timestamp};
 use crate::profile::names::labels::Label;
 use crate::profile::names::objects::ObjectKind;
 use crate::profile::names::table::Names;
 use crate::profile::store::alike::Alike;
+use crate::profile::store::capabilities::Capabilities;
 use crate::profile::store::profile::Profile;
 use crate::profile::store::samples::{Sample, UserEnd};
 
@@ -108,6 +112,8 @@ pub struct ViewBuilder {
     pub(super) stack_complete: Vec<u8>,
     /// The counter of one function's addresses. If set, nothing else is counted.
     pub(super) addresses: Option<Counter>,
+    /// If the query leaves out threads that are idle, and its samples are waits: which threads those are.
+    pub(super) idle: Option<IdleThreads>,
     /// Frames whose names this view has used, a bit for each, and how far [`Names::renamed_since`] was read. If such a frame gets other
     /// names, for example because functions inlined into it are found, the view begins again.
     pub(super) frames: Vec<u64>,
@@ -154,6 +160,7 @@ impl ViewBuilder {
             stack_filter_bits: Vec::new(),
             stack_complete: Vec::new(),
             addresses: None,
+            idle: None,
             frames: Vec::new(),
             renames,
             provisional: Vec::new(),
@@ -196,11 +203,13 @@ impl ViewBuilder {
             || self.fading.is_some_and(|fading| fading.is_used_up(now) || self.is_full())
         {
             let query = std::mem::take(&mut self.query);
+            let idle = self.idle.take().filter(|_| self.epoch == profile.epoch());
             let room = if self.is_full() { self.room + MORE_ROOM } else { self.room };
             self.forget(query);
             self.room = room;
             self.started = true;
             self.epoch = profile.epoch();
+            self.idle = self.leaves_out_idle(profile).then(|| idle.unwrap_or_default().anew());
             self.next = profile.samples.first();
             (self.range_start, self.range_end, self.timeline_start) = (self.next, self.next, self.next);
             // Begins with the first sample, not with the second in which the machine was switched on.
@@ -230,7 +239,29 @@ impl ViewBuilder {
         }
         self.hold_sealed_chunks(profile);
         self.caught_up = self.next >= profile.samples.end();
-        if self.caught_up { Progress::Done } else { Progress::More }
+        // Where other threads are idle than before, all is counted once more.
+        self.stale |= self.caught_up && self.judge_idle_threads(profile, now);
+        if self.caught_up && !self.stale { Progress::Done } else { Progress::More }
+    }
+
+    /// Whether the query leaves out threads that are idle, and its samples may be waits.
+    fn leaves_out_idle(&self, profile: &Profile) -> bool {
+        let Capabilities { time, threads, .. } = profile.capabilities();
+        let unit = profile.unit(self.query.source.unwrap_or(EventSource::CLOCK));
+        self.query.without_idle && unit == Unit::Nanoseconds && time && threads
+    }
+
+    /// Finds out which threads are idle, if that is due. Returns whether the answer changed.
+    fn judge_idle_threads(&mut self, profile: &Profile, now: Timestamp) -> bool {
+        let Some(mut idle) = self.idle.take_if(|idle| idle.is_due(now)) else { return false };
+        let (from, to) = self.range_cut(profile, now);
+        let end = now.min(profile.samples.last_time().unwrap_or(now));
+        let changed = idle.judge((Timestamp(from), end.min(Timestamp(to))), now, |thread| {
+            let last = self.sums.get(thread.0 as usize).filter(|sums| sums.all > 0)?.last;
+            self.thread_facts(profile, thread).filter(|facts| facts.passes).map(|_| last)
+        });
+        self.idle = Some(idle);
+        changed
     }
 
     /// Whether sums that fade have no room for more.
@@ -293,7 +324,7 @@ impl ViewBuilder {
 
     /// Returns groups that can be counted in place of samples: all samples are to be counted, and none was.
     fn counts_alike<'p>(&self, profile: &'p Profile) -> Option<&'p Alike> {
-        let is_first = self.next == profile.samples.first() && self.range_start == self.range_end;
+        let is_first = self.next == profile.samples.first() && self.range_start == self.range_end && self.idle.is_none();
         let has_all = self.query.range == TimeRange::All && profile.limits().window == u64::MAX;
         if is_first && has_all && self.addresses.is_none() { profile.alike() } else { None }
     }
@@ -351,7 +382,8 @@ impl ViewBuilder {
     pub(super) fn passes(&mut self, profile: &Profile, sample: &Sample) -> bool {
         let Some(facts) = self.thread_facts(profile, sample.thread) else { return false };
         let target = &self.query.target;
-        if !facts.passes || target.cpu.is_some_and(|cpu| cpu != sample.cpu) {
+        let is_idle = self.idle.as_ref().is_some_and(|idle| idle.has(sample.thread));
+        if is_idle || !facts.passes || target.cpu.is_some_and(|cpu| cpu != sample.cpu) {
             return false;
         }
         if self.filters.is_empty() {
@@ -424,6 +456,9 @@ impl ViewBuilder {
         self.changes += 1;
         if !self.is_of_source(sample) {
             return;
+        }
+        if let Some(idle) = &mut self.idle {
+            idle.count(profile, &self.names, sample, sign > 0);
         }
         let (weight, observations) = match self.fading {
             None => (sample.weight, u64::from(sample.observations)),

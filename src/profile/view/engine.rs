@@ -374,6 +374,7 @@ impl Engine {
             cgroups: builder.cgroups(&profile, now).into(),
             cpus: builder.cpus(now).into(),
             timeline: if capabilities.time { builder.timeline(now) } else { Timeline::default() },
+            idle_threads: builder.idle_threads(),
             totals: builder.totals(now),
             short: builder.short_stacks(now).into(),
             unit: profile.unit(request.query.source.unwrap_or(EventSource::CLOCK)),

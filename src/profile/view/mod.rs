@@ -14,6 +14,7 @@ pub(crate) mod engine;
 pub(crate) mod fading;
 pub(crate) mod functions;
 pub(crate) mod hottest;
+pub(crate) mod idle;
 pub(crate) mod query;
 pub(crate) mod search;
 pub(crate) mod sides;

@@ -154,6 +154,8 @@ pub struct Query {
     pub grouping: Grouping,
     /// The frames that are not shown.
     pub folding: Folding,
+    /// Whether the waits of threads that only wait for work are left out.
+    pub without_idle: bool,
 }
 
 /// Everything that the screen needs for its next picture.
@@ -216,6 +218,7 @@ impl Mark {
             direction: query.direction,
             grouping: query.grouping,
             folding: query.folding,
+            without_idle: query.without_idle,
         }
     }
 }

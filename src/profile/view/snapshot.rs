@@ -65,6 +65,8 @@ pub struct Snapshot {
     pub cpus: Arc<[(Cpu, u64)]>,
     /// Weight per second.
     pub timeline: Timeline,
+    /// Number of threads whose waits are left out, because they only wait for work.
+    pub idle_threads: usize,
     /// Sums over the samples that are shown.
     pub totals: Totals,
     /// The places where incomplete stacks ended; see [`crate::profile::ViewBuilder::short_stacks`].

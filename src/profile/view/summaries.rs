@@ -18,6 +18,7 @@ use crate::profile::UserEnd;
 use crate::profile::ViewBuilder;
 use crate::profile::view::addresses::Counter;
 use crate::profile::view::builder::RECENT;
+use crate::profile::view::idle::IdleThreads;
 use crate::profile::view::query::Query;
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -62,7 +63,8 @@ impl ViewBuilder {
             + self.node_of.capacity() * (size_of::<(u64, NodeId)>() + 1)
             + self.recursions.capacity() * size_of::<(StackId, u32)>();
         let of_threads = size_of_val(self.sums.as_slice()) + size_of_val(self.facts.as_slice());
-        self.tree.memory() + of_stacks + of_threads + self.frames.capacity() * size_of::<u64>()
+        let of_idle = self.idle.as_ref().map_or(0, IdleThreads::memory);
+        self.tree.memory() + of_stacks + of_threads + of_idle + self.frames.capacity() * size_of::<u64>()
     }
 
     /// Returns a copy of the current tree.
@@ -221,6 +223,11 @@ impl ViewBuilder {
         all.retain(|short| short.weight > 0);
         all.sort_by(|a, b| (a.end as u8, b.weight, &a.object).cmp(&(b.end as u8, a.weight, &b.object)));
         all
+    }
+
+    /// Returns the number of threads that were left out because they only wait for work.
+    pub fn idle_threads(&self) -> usize {
+        self.idle.as_ref().map_or(0, |idle| idle.threads().len())
     }
 
     /// How far back [`Activity::recent`] looks, in nanoseconds.

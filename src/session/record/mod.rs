@@ -120,7 +120,8 @@ pub(super) fn run(options: cli::Record) -> Result<u8> {
     let written = recording.map(|recording| recording.finish(output)).transpose()?;
     let mut engine = shared.engine();
     let source = event_targets::first(&options.sampling.events);
-    let query = Query { source, folding: folding(&options.sampling), ..Query::default() };
+    let without_idle = format.is_picture() && !options.sampling.idle;
+    let query = Query { source, folding: folding(&options.sampling), without_idle, ..Query::default() };
     let snapshot = engine.answer(&Request { query: query.clone(), ..Request::default() }, now());
     if written.as_ref().map_or(snapshot.tree.total(), |(_, written)| written.samples) == 0 {
         bail!(nothing(&options, output, &sampling.told()));

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use crate::cli;
 use crate::cpu_time;
-use crate::profile::{EventStatus, Snapshot, Tgid, Totals, UserEnd};
+use crate::profile::{EventStatus, Snapshot, Tgid, Totals, Unit, UserEnd};
 use crate::session::child::shown;
 use crate::session::cost::own_memory;
 use crate::session::recording::Written;
 use crate::session::sampling::{CollectorStatus, Ended, Sampling};
-use crate::ui::{format_bytes, format_duration, process_title};
+use crate::ui::{format_bytes, format_duration, format_idle_threads, process_title};
 
 /// What was written.
 pub(super) enum Outcome {
@@ -95,14 +95,19 @@ fn describe_event(event: &EventStatus) -> String {
 /// Number of reasons for incomplete stacks that are printed at the end. View 5 has all of them.
 const MAIN_REASONS: usize = 3;
 
+/// Formats a weight, without the word of its unit.
+fn number(weight: u64, unit: Unit) -> String {
+    if unit == Unit::Nanoseconds { format_duration(weight) } else { weight.to_string() }
+}
+
 /// Says why user stacks are incomplete: a line for each of the main reasons, in the words of view 5. Says nothing if 99.9 % are complete.
-fn incomplete(totals: &Totals) -> Vec<String> {
+fn incomplete(totals: &Totals, unit: Unit) -> Vec<String> {
     if totals.complete * 1000 >= totals.user * 999 {
         return Vec::new();
     }
     let line = |(end, weight): (UserEnd, u64)| {
         let (what, _) = end.explain();
-        format!("incomplete: {weight} ({:.1} %), {what}", weight as f64 * 100.0 / totals.user as f64)
+        format!("incomplete: {} ({:.1} %), {what}", number(weight, unit), weight as f64 * 100.0 / totals.user as f64)
     };
     totals.reasons().into_iter().take(MAIN_REASONS).map(line).collect()
 }
@@ -125,10 +130,12 @@ pub(super) fn report(
     lines.extend(told.events.iter().map(describe_event));
     lines.extend(told.comparison);
     lines.extend(told.unread);
-    let what = snapshot.unit.word();
     let mut losses = snapshot.losses;
     let mut line = match &outcome {
-        Outcome::Tree { .. } => format!("{} {what} written to {}", snapshot.tree.total(), output.display()),
+        Outcome::Tree { .. } => {
+            let word = if snapshot.unit == Unit::Nanoseconds { String::new() } else { format!(" {}", snapshot.unit.word()) };
+            format!("{}{word} written to {}", number(snapshot.tree.total(), snapshot.unit), output.display())
+        }
         Outcome::Recording(Written { bytes, samples, missed }) => {
             // The file also has what the store has dropped since.
             (losses.over_memory, losses.aged_out) = (*missed, 0);
@@ -149,7 +156,10 @@ pub(super) fn report(
     if let Outcome::Tree { cut } = outcome {
         lines.extend(cut);
     }
-    let reasons = incomplete(totals);
+    if let hidden @ 1.. = snapshot.idle_threads {
+        lines.push(format!("{} hidden, which only wait for work (--idle shows them)", format_idle_threads(hidden)));
+    }
+    let reasons = incomplete(totals, snapshot.unit);
     if reasons.iter().any(|reason| reason.ends_with(UserEnd::Gap.explain().0)) {
         lines.extend(reasons);
         lines.extend(told.without_tables.into_iter().take(MAIN_REASONS));
@@ -203,18 +213,18 @@ mod tests {
         for (end, weight) in [(UserEnd::Gap, 3), (UserEnd::Changing, 1), (UserEnd::NoTable, 4), (UserEnd::NoCode, 2)] {
             totals.incomplete[end as usize] = weight;
         }
-        assert!(incomplete(&totals).is_empty());
+        assert!(incomplete(&totals, Unit::Samples).is_empty());
         totals.incomplete[UserEnd::Gap as usize] = 173;
         totals.complete = 9_820;
         assert_eq!(
-            incomplete(&totals),
+            incomplete(&totals, Unit::Samples),
             [
                 "incomplete: 173 (1.7 %), code without usable unwind information",
                 "incomplete: 4 (0.0 %), the unwind table of its object was still being made",
                 "incomplete: 2 (0.0 %), the caller's address is not code",
             ]
         );
-        assert!(incomplete(&Totals::default()).is_empty(), "a recording of kernel threads");
+        assert!(incomplete(&Totals::default(), Unit::Samples).is_empty(), "a recording of kernel threads");
     }
 
     #[test]

@@ -383,6 +383,9 @@ fn chips(app: &App, begin: u16, end: u16) -> Vec<(Chip, u16, String)> {
     if app.scene.shows_recursion() {
         words.push((Chip::Recursion, format!(" recursion {close} ")));
     }
+    if let hidden @ 1.. = app.scene.hidden_threads() {
+        words.push((Chip::Idle, format!(" {} hidden {close} ", text::idle_threads(hidden))));
+    }
     if app.scene.compare.on {
         words.push((Chip::Difference, format!(" {} {close} ", app.scene.baseline_words())));
     }

@@ -1,7 +1,7 @@
 //! Tests events instead of the clock: choosing from a list, showing, ending.
 
 use super::*;
-use crate::profile::{EventSource, EventStatus};
+use crate::profile::{EventSource, EventStatus, Unit};
 
 fn row(source: u8, name: &str, events: u64) -> EventStatus {
     EventStatus {
@@ -192,4 +192,44 @@ fn what_was_left_out_of_flametop_itself_is_on_the_page_of_health() {
     assert!(screen.contains("12  samples of flametop itself; --self shows them"), "{screen}");
     assert!(screen.contains("79  vfs_read (fentry), 10 stacks"), "{screen}");
     assert!(screen.contains("1,585  events of flametop itself, not counted; --self shows them"), "{screen}");
+}
+
+#[test]
+fn idle_threads_of_waits_are_a_chip_that_can_be_taken_away() {
+    let mut bench = Bench::new();
+    {
+        let names = Arc::clone(&bench.app.scene.names);
+        let mut profile = bench.profile.write().unwrap();
+        profile.set_unit(EventSource(1), Unit::Nanoseconds);
+        let mut wait = |tid, path: &[(&str, FrameKind)], from: u64| {
+            let process = names.labels.intern("server", "", FrameKind::Process);
+            let thread = Thread { tgid: Tgid(40), tid: Tid(tid), process, name: process, ..Thread::default() };
+            let frames: Vec<_> =
+                path.iter().map(|(name, kind)| names.intern_named(names.labels.intern(name, "", *kind))).collect();
+            let time = Timestamp(7 * SECOND);
+            let sample = Sample { time, weight: time.0 - from, source: EventSource(1), ..Sample::default() };
+            profile.record(thread, frames, sample);
+        };
+        for tid in 41..44 {
+            wait(tid, &[("park", FrameKind::User), ("[lock]", FrameKind::Wait)], 0);
+        }
+        wait(44, &[("fetch", FrameKind::User), ("[disk]", FrameKind::Wait)], 4 * SECOND);
+    }
+    let status = Status { clock: true, ..bench.app.scene.status.clone() };
+    bench.send(Event::Status(Box::new(status)));
+    bench.app.scene.query.source = Some(EventSource(1));
+    bench.app.scene.query.without_idle = true;
+    bench.keys("r");
+    let screen = bench.screen(120, 24);
+    assert!(screen.contains(" 3 idle threads hidden × ") && screen.contains("fetch") && !screen.contains("park"), "{screen}");
+    bench.keys("Z");
+    let screen = bench.screen(120, 24);
+    assert!(screen.contains("idle threads are shown") && screen.contains("park") && !screen.contains("hidden"), "{screen}");
+    bench.keys("Z");
+    let screen = bench.screen(120, 24);
+    let (row, line) = screen.lines().enumerate().find(|(_, line)| line.contains("3 idle threads hidden")).expect("a chip");
+    let column = line.split("3 idle").next().unwrap().chars().count();
+    bench.click(u16::try_from(column).unwrap(), u16::try_from(row).unwrap());
+    let screen = bench.screen(120, 24);
+    assert!(screen.contains("park") && !screen.contains("hidden"), "{screen}");
 }

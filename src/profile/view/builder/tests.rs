@@ -133,6 +133,7 @@ fn queries() -> impl Strategy<Value = Query> {
             direction: if up { Direction::BottomUp } else { Direction::TopDown },
             grouping: if apart { Grouping::Process } else { Grouping::Name },
             folding: Folding { inlined, interpreter, recursion },
+            without_idle: false,
         },
     )
 }
