@@ -1,8 +1,8 @@
 //! Threads that only wait for work: pools, daemons, timers. A picture of waits would show little else.
 //!
 //! A thread is idle if it spent [`IDLE_SHARE`] percent of the range in one place: at one stack, without the reason of the wait. So it ran
-//! little, and had no other long waits. A wait counts if somebody who has nothing to do waits like that: see
-//! [`WaitReason::may_be_idle`]. A thread that wants a lock is not idle, however long it waits: see [`takes_a_lock`].
+//! little, and had no other long waits. Only reasons of threads without work count: see [`WaitReason::may_be_idle`]. A thread that wants a
+//! lock is not idle, however long it waits: see [`takes_a_lock`].
 //!
 //! ```text
 //!  range       |---------------------------------------|
@@ -11,7 +11,7 @@
 //!  thread 3         ........====futex===================    from its first wait on: idle
 //! ```
 //!
-//! If all threads that the target selects are idle, none counts as idle: somebody who looks at a program that hangs wants to see it.
+//! If all threads that the target selects are idle, all are shown: a program that hangs is to be seen.
 
 use crate::profile::FrameKind;
 use crate::profile::ids::{StackId, ThreadIndex, Timestamp};
@@ -25,15 +25,15 @@ use rustc_hash::FxHashMap;
 
 /// Percent of its time that an idle thread spends in one place.
 const IDLE_SHARE: u64 = 99;
-/// A wait that goes on is told each second, or each second second where many threads sleep. Until then, a thread is as it was.
+/// An unfinished wait is told once a second, or once in two seconds if many threads sleep. Until then, a thread is as it was.
 const TOLD_WITHIN: u64 = 3 * SECOND;
 /// Time after which threads are judged again. If the answer changes, the view begins again.
 const JUDGED_FOR: u64 = SECOND;
 
-/// Which threads are idle, and what is needed to tell.
+/// The idle threads, and the sums that decide.
 #[derive(Default)]
 pub(super) struct IdleThreads {
-    /// Nanoseconds that a thread waited in a place. Only waits of somebody who may have nothing to do.
+    /// Nanoseconds that a thread waited in a place. Only waits for a reason of idle threads.
     places: FxHashMap<(ThreadIndex, StackId), u64>,
     /// When each thread's first wait began.
     begun: FxHashMap<ThreadIndex, Timestamp>,
@@ -89,8 +89,8 @@ impl IdleThreads {
         self.judged.is_none_or(|judged| now.since(judged) >= JUDGED_FOR)
     }
 
-    /// Judges threads by a range. `last` tells of a thread that waited there, and that the target selects, when its last known wait ended.
-    /// Returns whether the answer changed.
+    /// Judges threads by a range, and returns whether the answer changed. `last` returns the end of a thread's last known wait, or `None` if it
+    /// has no wait there, or the target does not select it.
     pub(super) fn judge(
         &mut self,
         (from, to): (Timestamp, Timestamp),
@@ -147,8 +147,8 @@ fn place(profile: &Profile, names: &Names, stack: StackId) -> Option<StackId> {
     (reason != WaitReason::Lock || !wants_a_lock()).then_some(place)
 }
 
-/// Ends of names of functions that wait until a lock is free, in C, C++, Rust, Go, Python, Java and the kernel. Whoever waits for a condition
-/// or a semaphore is in none of these.
+/// Ends of names of functions that wait until a lock is free, in C, C++, Rust, Go, Python, Java and the kernel. A thread that waits for a
+/// condition or a semaphore is in another function.
 const LOCKING: [&str; 17] = [
     "mutex_lock",
     "mutex_timedlock",
