@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use common::{FLAMETOP, Program, alone};
 use flametop::collector::{Batch, Collector, CollectorOptions, EventRequest, EventSpec, Targets};
-use flametop::profile::{Names, Tgid, Unit};
+use flametop::profile::{EventStatus, Names, Tgid, Unit};
 use serde_json::Value;
 
 /// A line of `tests/programs/waits.c`.
@@ -46,56 +46,105 @@ fn data() -> Program {
 /// How long the threads run.
 const SECONDS: u64 = 10;
 
+/// What a run of `waits.c` told, and what the collector saw.
+struct Run {
+    status: EventStatus,
+    sums: HashMap<u32, u64>,
+    told: Vec<Told>,
+    /// CPU that neither the program nor this test used.
+    cpu_of_others: Duration,
+}
+
+impl Run {
+    fn new(program: &Path, data: &Path) -> Run {
+        let before = (busy(), cpu_with_children());
+        // The loop below waits for it.
+        #[allow(clippy::zombie_processes)]
+        let mut running =
+            Command::new(program).arg(SECONDS.to_string()).arg(data).stdout(Stdio::piped()).spawn().expect("the program runs");
+        let mut output = BufReader::new(running.stdout.take().unwrap());
+        output.read_line(&mut String::new()).unwrap();
+        let event = EventRequest {
+            name: "off-cpu".to_owned(),
+            spec: EventSpec::parse("off-cpu").unwrap(),
+            places: Vec::new(),
+            is_agreed: true,
+        };
+        let targets = Targets::Processes([Tgid(running.id())].into());
+        let options = CollectorOptions { events: vec![event], targets, ..Default::default() };
+        let mut collector =
+            Collector::start(options, Arc::new(Names::default()), Default::default()).expect("this test needs root");
+        let (mut batch, mut sums, mut has_ended): (_, HashMap<u32, u64>, _) = (Batch::default(), HashMap::new(), false);
+        while !has_ended {
+            has_ended = running.try_wait().unwrap().is_some();
+            std::thread::sleep(Duration::from_millis(50));
+            collector.drain(&mut batch).unwrap();
+            for sample in batch.samples.iter().filter(|sample| sample.unit == Unit::Nanoseconds) {
+                *sums.entry(sample.thread.tid.0).or_default() += sample.weight;
+            }
+        }
+        let mut text = String::new();
+        output.read_to_string(&mut text).unwrap();
+        let cpu_of_others = (busy() - before.0).saturating_sub(cpu_with_children() - before.1);
+        Run { status: collector.events().remove(0), sums, told: told(&text), cpu_of_others }
+    }
+
+    /// What is not as the program told: its threads, and how many waits there were.
+    fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for Told { tid, nanoseconds, delayed, switches, name } in self.told.iter().filter(|told| told.tid > 0) {
+            let sum = self.sums.get(tid).copied().unwrap_or(0);
+            println!("{name}: {sum} ns of waits, {nanoseconds} told, of which {delayed} with a CPU wanted, {switches} switches");
+            // One per cent of the time.
+            if sum.abs_diff(*nanoseconds) > SECONDS * 10_000_000 {
+                faults.push(format!("{name}: {sum} instead of {nanoseconds}"));
+            }
+        }
+        faults
+    }
+}
+
+/// CPU time of the machine, idle time and time of guests left out, in steps of 10 ms: proc_stat(5).
+fn busy() -> Duration {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap();
+    let ticks: Vec<u64> = stat.lines().next().unwrap().split_whitespace().skip(1).map(|ticks| ticks.parse().unwrap()).collect();
+    Duration::from_millis((ticks[..3].iter().sum::<u64>() + ticks[5..7].iter().sum::<u64>()) * 10)
+}
+
+/// CPU time of this process and of its children that have ended.
+fn cpu_with_children() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+    Duration::from_millis(fields[11..15].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum::<u64>() * 10)
+}
+
 /// All waits of a thread together last as long as it did not run.
+///
+/// The kernel's count of CPU, from which the program tells its waits, is right only while nobody else works: where a thread is woken and the
+/// kernel does not let go of the CPU at once, the thread's CPU is counted from the wakeup on. Beside a program that writes to the disk all
+/// the time, 0.4 of 10 s were counted so for the thread that changes CPUs.
 #[test]
 fn waits_last_as_long_as_threads_do_not_run() {
     let _alone = alone();
     let (program, data) = (Program::build("waits.c"), data());
-    // The loop below waits for it.
-    #[allow(clippy::zombie_processes)]
-    let mut running = Command::new(program.path)
-        .arg(SECONDS.to_string())
-        .arg(data.path)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the program runs");
-    let mut output = BufReader::new(running.stdout.take().unwrap());
-    output.read_line(&mut String::new()).unwrap();
-    let event = EventRequest {
-        name: "off-cpu".to_owned(),
-        spec: EventSpec::parse("off-cpu").unwrap(),
-        places: Vec::new(),
-        is_agreed: true,
-    };
-    let targets = Targets::Processes([Tgid(running.id())].into());
-    let options = CollectorOptions { events: vec![event], targets, ..Default::default() };
-    let mut collector = Collector::start(options, Arc::new(Names::default()), Default::default()).expect("this test needs root");
-    let (mut batch, mut sums, mut has_ended): (_, HashMap<u32, u64>, _) = (Batch::default(), HashMap::new(), false);
-    while !has_ended {
-        has_ended = running.try_wait().unwrap().is_some();
-        std::thread::sleep(Duration::from_millis(50));
-        collector.drain(&mut batch).unwrap();
-        for sample in batch.samples.iter().filter(|sample| sample.unit == Unit::Nanoseconds) {
-            *sums.entry(sample.thread.tid.0).or_default() += sample.weight;
+    let mut runs = 0;
+    let run = loop {
+        let run = Run::new(&program.path, &data.path);
+        runs += 1;
+        let (others, faults) = (run.cpu_of_others, run.faults());
+        println!("{:?}\nothers used {others:?} of CPU, {faults:?}", run.status);
+        if faults.is_empty() {
+            break run;
         }
-    }
-    let mut text = String::new();
-    output.read_to_string(&mut text).unwrap();
-    let status = collector.events().remove(0);
-    println!("{status:?}");
-    let told = told(&text);
-    for Told { tid, nanoseconds, delayed, switches, name } in told.iter().filter(|told| told.tid > 0) {
-        let sum = sums.get(tid).copied().unwrap_or(0);
-        println!("{name}: {sum} ns of waits, {nanoseconds} told, of which {delayed} with a CPU wanted, {switches} switches");
-        // One per cent of the time.
-        assert!(sum.abs_diff(*nanoseconds) <= SECONDS * 10_000_000, "{name}: {sum} instead of {nanoseconds}");
-    }
-    let switches: u64 = told.iter().map(|told| told.switches).sum();
-    println!("{} waits, {switches} switches", status.events);
+        let is_quiet = others < Duration::from_millis(SECONDS * 20);
+        assert!(!is_quiet && runs < 10, "{faults:?} in run {runs}; others used {others:?} of CPU");
+    };
+    let switches: u64 = run.told.iter().map(|told| told.switches).sum();
+    println!("{} waits, {switches} switches", run.status.events);
     // The first thread waits some twenty times; the last switch of a thread is the end of no wait.
-    assert!(status.events.abs_diff(switches) <= 100, "{} instead of {switches}", status.events);
-    assert_eq!((status.unknown, status.missed), (0, 0));
-    let (all, waited) = (sums.values().sum::<u64>(), status.waited.unwrap());
+    assert!(run.status.events.abs_diff(switches) <= 100, "{} instead of {switches}", run.status.events);
+    assert_eq!((run.status.unknown, run.status.missed), (0, 0));
+    let (all, waited) = (run.sums.values().sum::<u64>(), run.status.waited.unwrap());
     assert!(all.abs_diff(waited) < waited / 100, "{all} ns in samples of {waited}");
 }
 
@@ -171,8 +220,10 @@ fn stacks_of_waits_are_where_threads_wait() {
         println!("{function}: {sum} ns with a CPU wanted, {told} told");
         assert!((sum / told - 1.0).abs() < allowed, "{function}: {sum} instead of {told}");
     }
-    // From the first instruction of the program on: what comes before is a stop of flametop's own.
-    let (all, whole) = (recorded.sum(&["waits"]), recorded.sum(&["waits", "_start|clone3|clone"]));
+    // From the first instruction of the program on: what comes before is a stop of flametop's own. Pages of the program that are read from
+    // the disk while the kernel begins it are waits without a stack of the program.
+    let before = recorded.sum(&["waits", "bprm_execve_[k]"]);
+    let (all, whole) = (recorded.sum(&["waits"]) - before, recorded.sum(&["waits", "_start|clone3|clone"]));
     println!("{whole} of {all} ns of waits have a whole stack");
     assert!(whole as f64 >= 0.999 * all as f64, "{:#?}", recorded.stacks);
 }
