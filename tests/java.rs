@@ -462,7 +462,7 @@ fn methods_that_come_and_go_have_names() {
     let place = classes("Loads.java");
     for java in runtimes() {
         let mut command = Command::new(java.home.join("bin/java"));
-        command.args(["-Xmx64m", "-cp"]).arg(&place).args(["Loads", "6000", "250"]);
+        command.args(["-Xmx64m", "-cp"]).arg(&place).args(["Loads", "600", "250"]);
         let mut process = Process(command.spawn().unwrap());
         let samples = sampled(&mut process.0, 997, Language::Java);
         let loaded =

@@ -1,13 +1,15 @@
 import java.io.InputStream;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 
 /**
- * Loads a class again and again, each time as another class, and runs its method for ten milliseconds. The class loaders are dropped, so that classes
- * are unloaded when garbage is collected: after so many as the second argument says. The first argument is the number of milliseconds. Prints how
- * many classes it has loaded.
+ * Loads a class as often as the first argument says, each time as another class, and runs its method until it has used ten milliseconds of CPU. The
+ * class loaders are dropped, so that classes are unloaded when garbage is collected: after so many as the second argument says.
  */
 public class Loads {
     /** What is loaded. */
     public static class Loaded implements Runnable {
+        static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
         static volatile long sink;
 
         static long work(long count) {
@@ -20,9 +22,11 @@ public class Loads {
 
         @Override
         public void run() {
-            long end = System.nanoTime() + 10_000_000;
-            while (System.nanoTime() < end) {
-                sink += work(1000);
+            long end = THREADS.getCurrentThreadCpuTime() + 10_000_000;
+            while (THREADS.getCurrentThreadCpuTime() < end) {
+                for (int i = 0; i < 100; i++) {
+                    sink += work(1000);
+                }
             }
         }
     }
@@ -39,16 +43,13 @@ public class Loads {
         try (InputStream stream = Loads.class.getResourceAsStream("Loads$Loaded.class")) {
             bytes = stream.readAllBytes();
         }
-        long end = System.nanoTime() + Long.parseLong(arguments[0]) * 1_000_000;
-        int every = Integer.parseInt(arguments[1]), loaded = 0;
-        while (System.nanoTime() < end) {
+        int count = Integer.parseInt(arguments[0]), every = Integer.parseInt(arguments[1]);
+        for (int loaded = 1; loaded <= count; loaded++) {
             Runnable work = (Runnable) new Loader().load(bytes).getDeclaredConstructor().newInstance();
             work.run();
-            loaded++;
             if (loaded % every == 0) {
                 System.gc();
             }
         }
-        System.out.println(loaded);
     }
 }
